@@ -1,0 +1,25 @@
+# cellar_library(NAME DEPENDS ... PRIVATE ...): the library of src/NAME (every .cc under it that is no test) and, with
+# CELLAR_TESTS, one program NAME_test of all its *_test.cc files.
+function(cellar_library name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;PRIVATE" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
+  set(tests ${sources})
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  add_library(cellar_${name} STATIC ${sources})
+  target_link_libraries(cellar_${name} PUBLIC cellar_flags ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE})
+  set_target_properties(cellar_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  set_property(GLOBAL APPEND PROPERTY CELLAR_LIBRARIES cellar_${name})
+  if(CELLAR_TESTS AND tests)
+    cellar_test(${name}_test SOURCES ${tests} LIBRARIES cellar_${name} ${ARG_PRIVATE})
+  endif()
+endfunction()
+
+# cellar_test(NAME SOURCES ... LIBRARIES ...): a test program, run by ctest.
+function(cellar_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} cellar_flags rapidcheck GTest::gtest GTest::gtest_main Threads::Threads)
+  target_compile_definitions(${name} PRIVATE CELLAR_SOURCE_DIR="${PROJECT_SOURCE_DIR}" CELLAR_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+endfunction()

@@ -1,0 +1,42 @@
+#pragma once
+// A fixed team of threads that works through one job at a time.
+//
+// Thread rule: one thread owns the team and calls run(); it takes part in the work as member 0.
+// Work is cut into pieces that are handed out by a counter, so a member that lost its core delays one piece only.
+// Waiting members spin for at most 50 microseconds, then sleep: an idle team costs nothing.
+#include <cstdint>
+#include <memory>
+
+namespace cellar {
+
+class ThreadTeam {
+  public:
+    // Requires: threads >= 1. A team of one runs everything on the caller.
+    explicit ThreadTeam(int threads);
+    ~ThreadTeam();
+    ThreadTeam(const ThreadTeam&) = delete;
+    ThreadTeam& operator=(const ThreadTeam&) = delete;
+
+    [[nodiscard]] int size() const;
+
+    // Calls body(piece, member) once for each piece in [0, pieces), on some member in [0, size()), and returns when all
+    // are done; what the members wrote is visible to the caller then. Allocates nothing. Must not be called from inside a body.
+    template <class Body>
+    void run(int64_t pieces, Body&& body) {
+        run_erased(
+            pieces, [](void* context, int64_t piece, int member) { (*static_cast<std::remove_reference_t<Body>*>(context))(piece, member); },
+            const_cast<void*>(static_cast<const void*>(&body)));
+    }
+
+  private:
+    using Erased = void (*)(void* context, int64_t piece, int member);
+    void run_erased(int64_t pieces, Erased body, void* context);
+
+    struct Shared;
+    std::unique_ptr<Shared> shared_;
+};
+
+// CPUs this process may use: the affinity mask, cut by the cgroup's quota, at least 1.
+int usable_cpus();
+
+}  // namespace cellar
