@@ -6,6 +6,7 @@
 // Waiting members spin for at most 50 microseconds, then sleep: an idle team costs nothing.
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 
 namespace cellar {
 

@@ -1,0 +1,10 @@
+# Installed beside cellar-targets.cmake: finds what the archive must be linked with.
+include(CMakeFindDependencyMacro)
+find_dependency(Threads)
+find_dependency(fmt CONFIG)
+find_dependency(hwy CONFIG)
+find_dependency(PkgConfig)
+pkg_check_modules(PCRE2 REQUIRED QUIET IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED QUIET IMPORTED_TARGET libutf8proc)
+pkg_check_modules(XXHASH REQUIRED QUIET IMPORTED_TARGET libxxhash)
+include(${CMAKE_CURRENT_LIST_DIR}/cellar-targets.cmake)
