@@ -1,0 +1,81 @@
+#pragma once
+// The table of kernels and their contracts. There are two tables: `reference()` is slow and obvious and sums in double,
+// `cpu()` is vectorised with run-time dispatch. Kernels own no memory and keep no state.
+//
+// Determinism: a result depends on the operands of its own row only: not on how many rows there are, where they lie,
+// how many threads work, or in which cells the cache holds its rows. Every output element of a matrix product is one chain of
+// additions over k in one order. Attention folds tiles of 32 positions, cut from position 0, left to right within segments
+// of 1,024 positions, cut from position 0, and merges segments left to right.
+//
+// All matrices of activations are f32, rows of `stride` floats. Unless said otherwise input and output may be the same
+// buffer only where they are exactly equal (in place).
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/thread_team.h"
+#include "kv/view.h"
+#include "ops/types.h"
+
+namespace cellar::ops {
+
+struct Ops {
+    std::string_view name;
+
+    // --- matrix products
+    // Bytes of one row of n activations in a form.
+    size_t (*activation_row_bytes)(ActivationForm form, int64_t n);
+    // Rewrites x [rows, n] into `out`, rows of activation_row_bytes. F32 copies.
+    void (*prepare_activations)(ActivationForm form, Mat x, std::byte* out, ThreadTeam& team);
+    // y[y_row(i)] = w * x[x_row(i)] (+ bias), for i in [0, count).
+    void (*matmul)(const MatmulArgs& args, ThreadTeam& team);
+
+    // --- normalisation, each row of `width` on its own; y may be x
+    void (*rms_norm)(Mat x, const float* weight /* [cols] or null */, float eps, MatOut y, ThreadTeam& team);
+    void (*layer_norm)(Mat x, const float* weight /* or null */, const float* bias /* or null */, float eps, MatOut y, ThreadTeam& team);
+
+    // --- rotary positions
+    // table [rows, dims]: cos at 2i, sin at 2i + 1 of pair i, both times rope.magnitude, at rotary position pos[row].
+    void (*rope_table)(const RopeSpec& rope, const int32_t* pos, int64_t rows, float* table);
+    // Turns the first `dims` elements of each head of x [rows, heads * width] in place by its row of the table.
+    void (*rope)(MatOut x, int heads, int width, int dims, RopePairing pairing, const float* table, ThreadTeam& team);
+
+    // --- element-wise, on [rows, cols]
+    void (*add)(Mat a, Mat b, MatOut y, ThreadTeam& team);
+    void (*add_row)(Mat a, const float* row /* [cols] */, MatOut y, ThreadTeam& team);
+    void (*mul)(Mat a, Mat b, MatOut y, ThreadTeam& team);
+    void (*scale)(Mat a, float factor, MatOut y, ThreadTeam& team);
+    void (*activate)(Activation kind, Mat a, MatOut y, ThreadTeam& team);
+    void (*activate_mul)(Activation kind, Mat gate, Mat up, MatOut y, ThreadTeam& team);  // y = f(gate) * up
+    void (*soft_cap)(Mat a, float cap, MatOut y, ThreadTeam& team);                        // cap * tanh(a / cap)
+
+    // --- rows of tables
+    // y[i] = decoded row ids[i] of table. Requires: 0 <= ids[i] < table.rows.
+    void (*embed)(const WeightMatrix& table, const int32_t* ids, int64_t count, MatOut y, ThreadTeam& team);
+    // y[i] = x[rows[i]]
+    void (*gather_rows)(Mat x, const int32_t* rows, int64_t count, MatOut y, ThreadTeam& team);
+
+    // --- experts
+    // Chooses spec.used experts for each row of router logits [rows, experts]; writes ids and weights, [rows, used].
+    void (*route)(const RouteSpec& spec, Mat logits, int32_t* ids, float* weights, ThreadTeam& team);
+    // y[t] = sum over j of weights[t, j] * x[t * used + j], j ascending. x [rows * used, cols]
+    void (*combine_experts)(Mat x, const float* weights, int used, MatOut y, ThreadTeam& team);
+
+    // --- the cache
+    // Encodes x [tokens, heads * width] into row `row` of plane `plane` at the view's write cells.
+    void (*store_rows)(Mat x, const kv::GroupView& group, int plane, int row, ThreadTeam& team);
+    // Bytes that attend needs as scratch for up to `tokens` queries that see up to `context` positions.
+    size_t (*attend_scratch_bytes)(int tokens, int heads, int v_width, int64_t context, int threads);
+    void (*attend)(const AttendArgs& args, ThreadTeam& team);
+};
+
+const Ops& reference();
+const Ops& cpu();
+
+// Which instruction set cpu() runs on: "AVX3_DL", "AVX2", "SCALAR"... For --version and benchmarks.
+std::string_view cpu_target();
+// Lowers it for tests and for --cpu-target: only targets at or below `name` are used from now on. Call before the first kernel.
+// False if this machine or this build does not have it.
+bool limit_cpu_target(std::string_view name);
+
+}  // namespace cellar::ops
