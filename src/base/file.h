@@ -1,0 +1,89 @@
+#pragma once
+// Files: read-only maps of large ones, whole reads of small ones, and writes that a crash cannot leave half done.
+//
+// Thread rule: a MappedFile may be read by many threads; opening and closing different maps at once is safe.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace cellar {
+
+// Exit code of a process whose mapped file became shorter, or could not be read any more, while it was in use.
+inline constexpr int kExitFileLost = 74;
+
+// A regular file, mapped read-only. The bytes stay at their address until the object dies, also when it is moved.
+//
+// A map cannot answer "no": when somebody cuts the file while it is mapped, touching the missing part raises SIGBUS.
+// The first open() installs a handler that ends the process with kExitFileLost and a line naming the file; faults at
+// other addresses go to the handler that was there before.
+class MappedFile {
+  public:
+    // Errors: missing, a folder, not a regular file, empty, no permission.
+    [[nodiscard]] static Result<MappedFile> open(const std::string& path);
+
+    MappedFile(MappedFile&& other) noexcept;
+    MappedFile& operator=(MappedFile&& other) noexcept;
+    MappedFile(const MappedFile&) = delete;
+    MappedFile& operator=(const MappedFile&) = delete;
+    ~MappedFile();
+
+    [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
+    [[nodiscard]] size_t size() const { return size_; }
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+    // Tells the system that the file will be read once, from front to back: it reads ahead.
+    void advise_sequential() const;
+
+    // Takes the pages of `range` out of this process's resident memory; reading them again brings them back.
+    // A range that is not inside the map is cut to it.
+    void drop(std::span<const std::byte> range) const;
+
+  private:
+    MappedFile() = default;
+    void close() noexcept;
+
+    std::string path_;
+    const std::byte* data_ = nullptr;
+    size_t size_ = 0;
+    void* guard_ = nullptr;  // the entry in the table that the SIGBUS handler reads
+};
+
+// The whole file (or pipe), at most max_bytes of it. Errors: as MappedFile::open (an empty file is fine), too large.
+[[nodiscard]] Result<std::string> read_file(const std::string& path, size_t max_bytes);
+
+enum class FileMode {
+    Shared,   // what the umask allows
+    Private,  // 0600: its owner alone
+};
+
+// A file that appears under its name only when it is complete. Bytes go to a temporary file in the same folder;
+// commit() syncs it, renames it over `path` and syncs the folder. Without commit() the temporary file is removed.
+class AtomicFile {
+  public:
+    [[nodiscard]] static Result<AtomicFile> create(const std::string& path, FileMode mode = FileMode::Shared);
+
+    AtomicFile(AtomicFile&& other) noexcept;
+    AtomicFile& operator=(AtomicFile&& other) noexcept;
+    AtomicFile(const AtomicFile&) = delete;
+    AtomicFile& operator=(const AtomicFile&) = delete;
+    ~AtomicFile();
+
+    [[nodiscard]] Result<void> write(std::span<const std::byte> bytes);
+    [[nodiscard]] Result<void> commit();
+
+  private:
+    AtomicFile() = default;
+    void abandon() noexcept;
+
+    std::string path_;
+    std::string temporary_;
+    int fd_ = -1;
+};
+
+[[nodiscard]] Result<void> write_file_atomically(const std::string& path, std::span<const std::byte> bytes, FileMode mode = FileMode::Shared);
+
+}  // namespace cellar
