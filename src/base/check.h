@@ -10,17 +10,16 @@ namespace cellar {
 
 }  // namespace cellar
 
-#define CHECK(condition)                                                            \
-    do {                                                                            \
+#define CHECK(condition)                                                              \
+    do {                                                                              \
         if (!(condition)) ::cellar::check_failed(__FILE__, __LINE__, #condition, ""); \
     } while (false)
 
-#define CELLAR_CHECK_OP(a, op, b)                                                                              \
-    do {                                                                                                       \
-        const auto& check_a = (a);                                                                             \
-        const auto& check_b = (b);                                                                             \
-        if (!(check_a op check_b))                                                                             \
-            ::cellar::check_failed(__FILE__, __LINE__, #a " " #op " " #b, fmt::format("{} vs {}", check_a, check_b)); \
+#define CELLAR_CHECK_OP(a, op, b)                                                                                                            \
+    do {                                                                                                                                     \
+        const auto& check_a = (a);                                                                                                           \
+        const auto& check_b = (b);                                                                                                           \
+        if (!(check_a op check_b)) ::cellar::check_failed(__FILE__, __LINE__, #a " " #op " " #b, fmt::format("{} vs {}", check_a, check_b)); \
     } while (false)
 
 #define CHECK_EQ(a, b) CELLAR_CHECK_OP(a, ==, b)

@@ -50,13 +50,13 @@ template <class T>
 
 // CELLAR_TRY(auto x, f());  evaluates f(), returns its error from the calling function, else binds the value.
 #define CELLAR_TRY(declaration, expression) CELLAR_TRY_AS(CELLAR_CONCAT(result_, __LINE__), declaration, expression)
-#define CELLAR_TRY_AS(name, declaration, expression)             \
-    auto name = (expression);                                    \
-    if (!name) return ::cellar::pass(std::move(name));           \
+#define CELLAR_TRY_AS(name, declaration, expression)   \
+    auto name = (expression);                          \
+    if (!name) return ::cellar::pass(std::move(name)); \
     declaration = std::move(*name)
 
 // CELLAR_TRY_VOID(f());  for Result<void>.
-#define CELLAR_TRY_VOID(expression)                                                        \
-    do {                                                                                   \
+#define CELLAR_TRY_VOID(expression)                                                                             \
+    do {                                                                                                        \
         if (auto result_of_try = (expression); !result_of_try) return ::cellar::pass(std::move(result_of_try)); \
     } while (false)

@@ -12,7 +12,8 @@ namespace cellar {
 
 class ThreadTeam {
   public:
-    // Requires: threads >= 1. A team of one runs everything on the caller.
+    // Requires: threads >= 1. A team of one runs everything on the caller. Where the system refuses threads the team is smaller
+    // than asked, and a warning says so: size() is what counts. Members leave signals that others send to the rest of the process.
     explicit ThreadTeam(int threads);
     ~ThreadTeam();
     ThreadTeam(const ThreadTeam&) = delete;
@@ -21,11 +22,12 @@ class ThreadTeam {
     [[nodiscard]] int size() const;
 
     // Calls body(piece, member) once for each piece in [0, pieces), on some member in [0, size()), and returns when all
-    // are done; what the members wrote is visible to the caller then. Allocates nothing. Must not be called from inside a body.
+    // are done; what the members wrote is visible to the caller then. Allocates nothing. A team of more members than
+    // usable_cpus() does not spin. Requires: not called from inside a body; the body does not throw.
     template <class Body>
     void run(int64_t pieces, Body&& body) {
         run_erased(
-            pieces, [](void* context, int64_t piece, int member) { (*static_cast<std::remove_reference_t<Body>*>(context))(piece, member); },
+            pieces, [](void* context, int64_t piece, int member) noexcept { (*static_cast<std::remove_reference_t<Body>*>(context))(piece, member); },
             const_cast<void*>(static_cast<const void*>(&body)));
     }
 
