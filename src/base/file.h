@@ -15,6 +15,8 @@ namespace cellar {
 // Exit code of a process whose mapped file became shorter, or could not be read any more, while it was in use.
 inline constexpr int kExitFileLost = 74;
 
+struct FaultGuard;
+
 // A regular file, mapped read-only. The bytes stay at their address until the object dies, also when it is moved.
 //
 // A map cannot answer "no": when somebody cuts the file while it is mapped, touching the missing part raises SIGBUS.
@@ -49,7 +51,7 @@ class MappedFile {
     std::string path_;
     const std::byte* data_ = nullptr;
     size_t size_ = 0;
-    void* guard_ = nullptr;  // the entry in the table that the SIGBUS handler reads
+    FaultGuard* guard_ = nullptr;  // what the SIGBUS handler knows of this map
 };
 
 // The whole file (or pipe), at most max_bytes of it. Errors: as MappedFile::open (an empty file is fine), too large.
@@ -61,7 +63,8 @@ enum class FileMode {
 };
 
 // A file that appears under its name only when it is complete. Bytes go to a temporary file in the same folder;
-// commit() syncs it, renames it over `path` and syncs the folder. Without commit() the temporary file is removed.
+// commit() syncs it, renames it over `path` (a link there is replaced, not followed) and syncs the folder. Without commit() the temporary file is
+// removed.
 class AtomicFile {
   public:
     [[nodiscard]] static Result<AtomicFile> create(const std::string& path, FileMode mode = FileMode::Shared);

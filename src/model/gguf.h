@@ -134,9 +134,14 @@ class File {
     static constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
     static constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
     [[nodiscard]] Result<const Key*> require(std::string_view key) const;
-    [[nodiscard]] Result<void> index();  // sorts the two orders below; refuses duplicates
+    [[nodiscard]] tl::unexpected<Error> mistyped(const Key& key, std::string_view wanted) const;
+    [[nodiscard]] Result<int64_t> load_integer(const Key& key, size_t i, int64_t low, int64_t high) const;
+    [[nodiscard]] static Result<File> read(std::span<const std::byte> bytes, std::string name);  // one file or one part
+    [[nodiscard]] static Result<File> open_alone(const std::string& path);
+    [[nodiscard]] Result<void> index_tensors();  // refuses duplicates
 
     std::string path_;
+    std::string shown_;  // the path, fit for a message
     uint32_t version_ = 0;
     uint32_t alignment_ = 0;
     uint64_t file_bytes_ = 0;
