@@ -1,0 +1,163 @@
+#pragma once
+// The cache: sequences over groups of layers, and the steps that grow them.
+//
+//   auto id = cache->open();
+//   Append append{*id, tokens};
+//   cache->begin({&append, 1}, step);    // cells for all of it or for nothing
+//   ... kernels read step.view() ...
+//   cache->commit(step);                 // now the tokens belong to the sequence, and windows slide
+//
+// Thread rule: one thread owns a Cache and everything in it. Kernel threads may read the view of an open step meanwhile.
+//
+// Invariants
+//  1. A cell that two holders can see is never written. Cells are handed out once and written before anybody else may see them.
+//  2. A holder counts once for each block that any of its runs touches; a block without holders is free.
+//  3. Every operation acts on all groups or on none, and says what it reached.
+//  4. restorable(id, length(id)) == length(id): the next token always finds all it may see.
+//  5. Between the first and the last call of a step its sequences do nothing else; other sequences may do anything.
+//
+// Unknown or closed ids are bugs of the caller (CHECK), as is touching a sequence that is part of an open step.
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "kv/seq.h"
+#include "kv/spec.h"
+#include "kv/step.h"
+#include "kv/store.h"
+#include "kv/view.h"
+
+namespace cellar::kv {
+
+struct CacheLimits {
+    int64_t context = 0;      // most positions of one sequence
+    int64_t cells = 0;        // of each group, rounded up to blocks; 0: as many as one sequence of `context` needs
+    size_t budget_bytes = 0;  // most that ledger_bytes() may reach; 0: no limit but the cells
+    int block = 32;           // cells of a block: 16, 32 or 64
+    int max_seqs = 16;
+    int max_step_tokens = 512;
+    bool poison = false;  // for tests: cells that nobody can see hold NaN
+};
+
+struct GroupStats {
+    int64_t blocks = 0;         // that the pool has
+    int64_t blocks_used = 0;    // handed out, each counted once however many holders it has
+    int64_t blocks_shared = 0;  // of these: with several holders
+    int64_t cells_filled = 0;   // handed out within used blocks
+    size_t block_bytes = 0;     // of one block in all rows, heads and planes
+};
+
+struct CacheStats {
+    std::vector<GroupStats> groups;
+    GroupStats log;           // tokens instead of cells
+    size_t table_bytes = 0;   // fixed by the limits
+    size_t ledger_bytes = 0;  // table_bytes and used blocks times block_bytes, log included
+};
+
+// Where rows went: `len` cells from cell `from` to cell `to`, verbatim, in all planes of the group.
+struct Move {
+    int group = 0;
+    int32_t from = 0;
+    int32_t to = 0;
+    int32_t len = 0;
+    friend bool operator==(const Move&, const Move&) = default;
+};
+
+class Cache {
+  public:
+    static Result<std::unique_ptr<Cache>> make(CacheSpec spec, CacheLimits limits);
+    ~Cache();
+    Cache(const Cache&) = delete;
+    Cache& operator=(const Cache&) = delete;
+
+    [[nodiscard]] const CacheSpec& spec() const { return spec_; }
+    [[nodiscard]] const CacheLimits& limits() const { return limits_; }
+
+    // --- sequences. Ids grow and are never used again.
+    Result<SeqId> open();  // Full when max_seqs are open
+    void close(SeqId id);
+    [[nodiscard]] bool is_open(SeqId id) const;
+    [[nodiscard]] int open_seqs() const { return open_seqs_; }
+
+    [[nodiscard]] int32_t length(SeqId id) const { return seq(id).length; }
+    // The length up to which the rows are what a fresh run over the log computes; behind it the sequence is coloured.
+    [[nodiscard]] int32_t pure(SeqId id) const { return seq(id).pure; }
+    // Says that rows from `from` on are not what a fresh run computes (converted, loaded from elsewhere).
+    void colour(SeqId id, int32_t from);
+
+    [[nodiscard]] Token token(SeqId id, int32_t pos) const;  // Requires: 0 <= pos < length
+    void copy_tokens(SeqId id, Interval positions, std::span<Token> out) const;
+    // How many tokens from the first on are equal. The second form compares text: no media, rotary positions that count from 0.
+    [[nodiscard]] int32_t common_prefix(SeqId id, std::span<const Token> tokens) const;
+    [[nodiscard]] int32_t common_prefix(SeqId id, std::span<const int32_t> ids) const;
+    // What the sequence reads of a group, in position order.
+    [[nodiscard]] std::span<const Run> runs(SeqId id, int group) const { return seq(id).groups[static_cast<size_t>(group)].runs(); }
+
+    // The largest m <= n at which every group still holds all that a next token may see.
+    [[nodiscard]] int32_t restorable(SeqId id, int32_t n) const;
+    // Shortens to restorable(n) and returns it. The logits of what is left are not kept: run the last token again for them.
+    int32_t trim(SeqId id, int32_t n);
+    // A new sequence of length restorable(at) that shares all its cells; nothing is copied.
+    Result<SeqId> fork(SeqId id, int32_t at);
+    // Takes the positions out of every group and keeps the gap: all others keep their positions. Returns how many were in range.
+    int32_t remove(SeqId id, Interval positions);
+    // Takes the positions out, log included; what lies behind moves up by turning, no row is touched. Unsupported, with nothing
+    // done, where a window or chunk would then have to reach back to rows that it let go.
+    Result<void> remove_and_shift(SeqId id, Interval positions);
+
+    // --- steps
+    // Reserves cells for all appends, in this order, or for none. Each sequence at most once, each append at least one token.
+    // Full: the context, the cells or the budget do not suffice; the message has the numbers.
+    Result<void> begin(std::span<const Append> appends, Step& step);
+    // Makes the first kept[i] tokens of append i part of their sequence (all of them without `kept`); cells of the others return.
+    void commit(Step& step, std::span<const int32_t> kept = {});
+    // Returns the cells; every sequence is as it was before begin.
+    void abandon(Step& step);
+
+    // --- memory
+    [[nodiscard]] CacheStats stats() const;
+    [[nodiscard]] size_t ledger_bytes() const { return budget_.used; }
+    // Gives pages of free blocks back to the operating system, in bulk. Rows that somebody holds are untouched.
+    void release_pages();
+    // Moves whole blocks so that runs become long and free blocks gather at the end; stops before more than max_cells would
+    // be moved. The moves have been carried out; replaying them in this order elsewhere gives the same rows.
+    std::vector<Move> compact(int64_t max_cells = INT64_MAX);
+
+  private:
+    friend std::string verify(const Cache& cache);
+
+    Cache(CacheSpec spec, CacheLimits limits) : spec_(std::move(spec)), limits_(limits) {}
+    Seq& seq(SeqId id);
+    [[nodiscard]] const Seq& seq(SeqId id) const;
+    Seq& idle_seq(SeqId id);
+    bool reserve(Step& step, size_t part, const Append& append);
+    void fill_view(Step& step, std::span<const Append> appends);
+    void slide(Seq& seq);
+    void retract(Seq& seq, int32_t length);
+    [[nodiscard]] tl::unexpected<Error> full(std::span<const Append> appends, const Store& store) const;
+
+    CacheSpec spec_;
+    CacheLimits limits_;
+    Budget budget_;
+    std::vector<std::unique_ptr<Store>> stores_;  // one per group
+    std::unique_ptr<Store> log_;
+    std::vector<Seq> seqs_;  // [max_seqs] slots
+    int open_seqs_ = 0;
+    uint64_t next_serial_ = 1;
+};
+
+// Bytes that sequences of these lengths take, grown one after another in steps of step_tokens (0: max_step_tokens), nothing shared:
+// the ledger, from the code that fills it. `peak` includes the cells that the last steps need before windows slide.
+struct Estimate {
+    std::vector<int64_t> blocks;  // used, per group
+    int64_t log_blocks = 0;
+    size_t table_bytes = 0;
+    size_t ledger_bytes = 0;
+    size_t peak_bytes = 0;
+    bool fits = true;  // false: cells, budget, context or max_seqs do not suffice; the numbers then say what would be needed
+};
+Result<Estimate> estimate(const CacheSpec& spec, const CacheLimits& limits, std::span<const int64_t> lengths, int step_tokens = 0);
+
+}  // namespace cellar::kv
