@@ -51,7 +51,8 @@ class Writer {
 
     // Dimensions fastest first. Requires: 1 to 4 dimensions >= 1 with rows of whole blocks; as many bytes as they take.
     void add_tensor(std::string_view name, DType type, const std::vector<int64_t>& dims, std::vector<std::byte> data);
-    void add_tensor(std::string_view name, DType type, const std::vector<int64_t>& dims, const std::vector<float>& values);  // F32
+    // Requires: can_encode(type) (row_codec.h), and one value for each element.
+    void add_tensor(std::string_view name, DType type, const std::vector<int64_t>& dims, const std::vector<float>& values);
     void add_tensor(std::string_view name, DType type, const std::vector<int64_t>& dims, Source source);
 
     // Errors: the system's, and a source that fails or sends another number of bytes than its tensor has.
@@ -95,7 +96,7 @@ class Writer {
         return std::as_bytes(std::span<const T>(values, count));
     }
     void add_scalars(std::string_view key, ValueType type, bool array, uint64_t count, std::span<const std::byte> values);
-    void push_tensor(std::string_view name, DType type, const std::vector<int64_t>& dims, std::vector<std::byte> data, Source source);
+    [[nodiscard]] std::vector<std::byte> head(std::span<const Pair> keys, std::span<const Tensor> tensors) const;
     Result<void> emit(std::span<const Pair> keys, std::span<const Tensor> tensors, const Sink& sink) const;
     Result<void> write_part(std::span<const Pair> keys, std::span<const Tensor> tensors, const std::string& path) const;
 
