@@ -1,0 +1,24 @@
+// Phi 3 and 4 (dense): projections in one matrix, two sets of frequency factors of which the engine's context chooses one.
+#include "model/arch/archs.h"
+
+namespace cellar::model {
+
+Network load_phi3(Loader& in) {
+    Decoder d = in.decoder();
+    Loader::AttentionSpec attention;
+    attention.pairing = ops::RopePairing::Halves;
+    for (int i = 0; in.ok() && i < in.config().layers; ++i) {
+        Block& block = d.blocks[static_cast<size_t>(i)];
+        block.attn_norm = in.norm(Loader::layer(i, "attn_norm"), in.config().embedding);
+        block.attention = in.attention(i, attention);
+        block.ffn_norm = in.norm(Loader::layer(i, "ffn_norm"), in.config().embedding);
+        block.ffn = in.gated_feed_forward(i, "", in.config().feed_forward[static_cast<size_t>(i)], ops::Activation::Silu);
+    }
+    const RopeConfig rope = in.rope(true);
+    Network network = decoder_network(in, std::move(d), {rope});
+    if (in.integer_or("attention.sliding_window", 0, 0, int64_t{1} << 30) > 0)
+        network.notes.emplace_back("the file names a sliding window, which this family's layers do not use: full attention");
+    return network;
+}
+
+}  // namespace cellar::model
