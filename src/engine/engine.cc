@@ -1,0 +1,211 @@
+#include "engine/engine.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "base/units.h"
+
+namespace cellar {
+namespace {
+
+constexpr int64_t kSmallestContext = 256;    // below this an automatic context is no help to anybody
+constexpr double kShareOfMemory = 0.9;
+constexpr size_t kMostGraphs = 24;
+constexpr int kBlock = 32;
+
+// Zeroed pages that are taken when they are first touched.
+class Pages {
+  public:
+    Pages() = default;
+    ~Pages() { reset(0); }
+    Pages(const Pages&) = delete;
+    Pages& operator=(const Pages&) = delete;
+
+    // Makes room for `bytes`; what was there is lost if it grows.
+    bool reserve(size_t bytes) { return bytes <= bytes_ || reset(bytes); }
+    [[nodiscard]] std::byte* data() const { return data_; }
+    [[nodiscard]] size_t size() const { return bytes_; }
+
+  private:
+    bool reset(size_t bytes) {
+        if (data_ != nullptr) munmap(data_, bytes_);
+        data_ = nullptr;
+        bytes_ = 0;
+        if (bytes == 0) return true;
+        void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (at == MAP_FAILED) return false;
+        data_ = static_cast<std::byte*>(at);
+        bytes_ = bytes;
+        return true;
+    }
+
+    std::byte* data_ = nullptr;
+    size_t bytes_ = 0;
+};
+
+kv::CacheLimits limits_of(int64_t context, const EngineOptions& options) {
+    kv::CacheLimits limits;
+    limits.context = context;
+    limits.cells = options.cells;
+    limits.block = kBlock;
+    limits.max_seqs = options.max_seqs;
+    limits.max_step_tokens = options.chunk;
+    limits.poison = options.poison;
+    return limits;
+}
+
+}  // namespace
+
+struct Engine::Memory {
+    Pages values;
+    Pages scratch;
+};
+
+Result<size_t> cache_bytes(const kv::CacheSpec& spec, int64_t context) {
+    kv::CacheLimits limits;
+    limits.context = context;
+    limits.max_seqs = 1;
+    CELLAR_TRY(const kv::Estimate estimate, kv::estimate(spec, limits, std::span<const int64_t>(&context, 1)));
+    return estimate.peak_bytes;
+}
+
+Engine::Engine(std::shared_ptr<const model::Model> model, const EngineOptions& options, int threads)
+    : model_(std::move(model)),
+      options_(options),
+      ops_(options.reference_kernels ? ops::reference() : ops::cpu()),
+      team_(threads),
+      memory_(std::make_unique<Memory>()) {}
+
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::make(std::shared_ptr<const model::Model> model, const EngineOptions& options) {
+    if (options.threads < 0 || options.threads > 1024) return fail("--threads is {}, but must lie in [1, 1024], or be 0 for all CPUs", options.threads);
+    if (options.chunk < 1 || options.chunk > 65536) return fail("the chunk of a prompt is {} tokens, but must lie in [1, 65536]", options.chunk);
+    std::unique_ptr<Engine> engine(new Engine(std::move(model), options, options.threads == 0 ? usable_cpus() : options.threads));
+    CELLAR_TRY_VOID(engine->start());
+    return engine;
+}
+
+Result<void> Engine::start() {
+    const model::Network& network = model_->network();
+    const int64_t trained = network.config.context;
+    CELLAR_TRY(kv::CacheSpec spec, model::plan_cache(network, options_.formats));
+    if (options_.context < 0 || options_.context > (int64_t{1} << 30)) return fail("--ctx is {}, but must lie in [1, {}], or be 0 for automatic", options_.context, int64_t{1} << 30);
+    context_ = options_.context;
+    if (context_ == 0) {
+        // As much of the trained length as fits beside the weights.
+        context_ = trained;
+        const std::optional<uint64_t> memory = usable_memory();
+        const double available = memory ? static_cast<double>(*memory) * kShareOfMemory - static_cast<double>(model_->weight_bytes()) : 0.0;
+        while (memory && context_ > kSmallestContext) {
+            CELLAR_TRY(const size_t bytes, cache_bytes(spec, context_));
+            if (static_cast<double>(bytes) <= available) break;
+            context_ = std::max(kSmallestContext, context_ * 7 / 8);
+        }
+        if (context_ < trained) notes_.push_back(fmt::format("context {} of the {} tokens the model was trained for: more does not fit into memory", context_, trained));
+    } else if (context_ > trained) {
+        notes_.push_back(fmt::format("context {} is longer than the {} tokens the model was trained for: answers may get worse behind them", context_, trained));
+    }
+    options_.max_outputs = std::clamp(options_.max_outputs, 1, options_.chunk);
+    for (const model::RopeConfig& rope : network.ropes) {
+        ropes_.push_back(model::resolve(rope, context_));
+        if (rope.scaling == model::RopeConfig::Scaling::LongRope && !rope.long_factors.empty())
+            notes_.push_back(fmt::format("rope: {} factors (context {}, original {})", ropes_.back().long_regime ? "long" : "short", context_, rope.original_context));
+    }
+    CELLAR_TRY(cache_, kv::Cache::make(std::move(spec), limits_of(context_, options_)));
+    const auto chunk = static_cast<size_t>(options_.chunk);
+    ids_.reserve(chunk);
+    output_rows_.reserve(chunk);
+    tokens_.reserve(chunk);
+    graphs_.reserve(kMostGraphs + 1);
+    // The graph of the longest step says how much workspace every shorter one needs at most, or nearly so.
+    const graph::Graph& longest = graph({options_.chunk, options_.max_outputs});
+    if (!memory_->values.reserve(longest.workspace_bytes)) return fail(ErrorKind::System, "no address space for {} of workspace", format_bytes(longest.workspace_bytes));
+    const size_t scratch = graph::scratch_bytes(longest, ops_, context_, team_.size());
+    if (!memory_->scratch.reserve(scratch)) return fail(ErrorKind::System, "no address space for {} of scratch", format_bytes(scratch));
+    return {};
+}
+
+size_t Engine::transient_bytes() const { return memory_->values.size() + memory_->scratch.size(); }
+
+const graph::Graph& Engine::graph(graph::Shape shape) {
+    const auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const auto& g) { return g->shape == shape; });
+    if (found != graphs_.end()) return **found;
+    std::vector<ops::RopeSpec> ropes;
+    for (const model::Rope& rope : ropes_) ropes.push_back(rope.spec());
+    graph::Builder builder(shape, ops_, std::move(ropes));
+    const graph::Ref logits = model_->network().build(builder);
+    if (graphs_.size() == kMostGraphs) graphs_.erase(graphs_.begin() + 1);
+    graphs_.push_back(std::make_unique<graph::Graph>(builder.finish(logits)));
+    ++graphs_built_;
+    return *graphs_.back();
+}
+
+Result<ops::Mat> Engine::run(std::span<const kv::Append> appends, Want want) {
+    CELLAR_TRY_VOID(cache_->begin(appends, step_));
+    const kv::View& view = step_.view();
+    ids_.clear();
+    output_rows_.clear();
+    for (const kv::Append& append : appends) {
+        for (const Token& token : append.tokens) ids_.push_back(token.id);
+        if (want == Want::Last) output_rows_.push_back(static_cast<int32_t>(ids_.size()) - 1);
+    }
+    const auto tokens = static_cast<int32_t>(ids_.size());
+    const int32_t outputs = want == Want::Nothing ? 0 : want == Want::Last ? static_cast<int32_t>(appends.size()) : tokens;
+    const graph::Graph& g = graph({tokens, outputs});
+    const bool room = memory_->values.reserve(g.workspace_bytes) && memory_->scratch.reserve(graph::scratch_bytes(g, ops_, context_, team_.size()));
+    if (!room) {
+        cache_->abandon(step_);
+        return fail(ErrorKind::System, "no address space for {} of workspace", format_bytes(g.workspace_bytes));
+    }
+    const graph::Workspace workspace{memory_->values.data(), memory_->scratch.data(), memory_->scratch.size()};
+    const graph::Node* wrong = graph::walk(g, ops_, {ids_.data(), output_rows_.data(), &view}, workspace, team_, options_.check_finite);
+    if (wrong != nullptr) {
+        cache_->abandon(step_);
+        return fail("{}: '{}' ({}) gave a number that is not finite", model_->file().path(), wrong->label, graph::name(wrong->op));
+    }
+    cache_->commit(step_);
+    if (outputs == 0) return ops::Mat{};
+    return graph::logits(g, workspace);
+}
+
+Result<std::span<const float>> Engine::append(SeqId seq, std::span<const int32_t> ids, const Cancel* cancel, const Progress& progress) {
+    CHECK(!ids.empty());
+    int64_t rotary = cache_->length(seq) == 0 ? 0 : cache_->token(seq, cache_->length(seq) - 1).rotary + 1;
+    const auto total = static_cast<int64_t>(ids.size());
+    for (int64_t at = 0; at < total;) {
+        if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) return fail(ErrorKind::Cancelled, "cancelled behind {} of {} tokens", at, total);
+        const int64_t count = std::min<int64_t>(options_.chunk, total - at);
+        tokens_.clear();
+        for (int64_t i = 0; i < count; ++i) tokens_.push_back({ids[static_cast<size_t>(at + i)], static_cast<int32_t>(rotary++)});
+        const bool last = at + count == total;
+        const kv::Append append{seq, tokens_};
+        CELLAR_TRY(const ops::Mat logits, run({&append, 1}, last ? Want::Last : Want::Nothing));
+        at += count;
+        if (progress) progress(at, total);
+        if (last) return std::span<const float>(logits.data, static_cast<size_t>(logits.cols));
+    }
+    return fail("no tokens");
+}
+
+Result<void> Engine::append_all_logits(SeqId seq, std::span<const int32_t> ids, const std::function<void(ops::Mat)>& take) {
+    int64_t rotary = cache_->length(seq) == 0 ? 0 : cache_->token(seq, cache_->length(seq) - 1).rotary + 1;
+    for (size_t at = 0; at < ids.size();) {
+        const size_t count = std::min(static_cast<size_t>(options_.max_outputs), ids.size() - at);
+        tokens_.clear();
+        for (size_t i = 0; i < count; ++i) tokens_.push_back({ids[at + i], static_cast<int32_t>(rotary++)});
+        const kv::Append append{seq, tokens_};
+        CELLAR_TRY(const ops::Mat logits, run({&append, 1}, Want::All));
+        take(logits);
+        at += count;
+    }
+    return {};
+}
+
+Result<ops::Mat> Engine::step(std::span<const kv::Append> appends) { return run(appends, Want::Last); }
+
+}  // namespace cellar

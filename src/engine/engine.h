@@ -1,0 +1,106 @@
+#pragma once
+// An engine: one model, one cache, one team of threads, and the steps that run tokens through them.
+//
+// Thread rule: one thread owns an Engine. Another thread may set a Cancel.
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/thread_team.h"
+#include "graph/walk.h"
+#include "kv/cache.h"
+#include "model/cache_plan.h"
+#include "model/model.h"
+
+namespace cellar {
+
+struct EngineOptions {
+    int threads = 0;              // 0: the CPUs this process may use
+    int64_t context = 0;          // most tokens of a sequence; 0: what the model was trained for, as far as memory allows
+    model::CacheFormats formats;
+    int chunk = 512;              // tokens of one step of a long prompt
+    int max_outputs = 1;          // most rows of logits that one step gives
+    int max_seqs = 4;
+    int64_t cells = 0;            // of each group; 0: as many as one sequence of `context` needs
+    bool check_finite = false;    // look through every result and name the layer whose numbers went wrong
+    bool reference_kernels = false;  // slow, obvious arithmetic
+    bool poison = false;          // tests: cells that nobody may see hold NaN
+};
+
+// Rows that wait to be run, as tokens of the cache.
+using kv::SeqId;
+using kv::Token;
+
+// Set from a signal handler or another thread: what runs ends after the step it is in.
+using Cancel = std::atomic<bool>;
+
+// done of total tokens of a prompt are in the cache.
+using Progress = std::function<void(int64_t done, int64_t total)>;
+
+class Engine {
+  public:
+    static Result<std::unique_ptr<Engine>> make(std::shared_ptr<const model::Model> model, const EngineOptions& options);
+    ~Engine();
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
+
+    [[nodiscard]] const model::Model& model() const { return *model_; }
+    [[nodiscard]] kv::Cache& cache() { return *cache_; }
+    [[nodiscard]] const kv::Cache& cache() const { return *cache_; }
+    [[nodiscard]] int64_t context() const { return context_; }
+    [[nodiscard]] int threads() const { return team_.size(); }
+    [[nodiscard]] const EngineOptions& options() const { return options_; }
+    [[nodiscard]] const std::vector<model::Rope>& ropes() const { return ropes_; }
+    // What was decided at the start and is worth a line: context, rope regime, formats.
+    [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
+
+    // Appends tokens to a sequence and gives the logits behind the last one: [vocabulary] floats, valid until the next call.
+    // Long prompts run in chunks. Full and Cancelled leave the sequence at the last chunk that was done.
+    // Requires: ids not empty, each inside the vocabulary.
+    Result<std::span<const float>> append(SeqId seq, std::span<const int32_t> ids, const Cancel* cancel = nullptr, const Progress& progress = {});
+
+    // As append, but hands the logits of every token to `take`: [rows, vocabulary], in order, at most options.max_outputs rows at a time.
+    Result<void> append_all_logits(SeqId seq, std::span<const int32_t> ids, const std::function<void(ops::Mat)>& take);
+
+    // One step of several sequences; logits of the last token of each, [appends, vocabulary]. Requires: appends <= max_outputs.
+    Result<ops::Mat> step(std::span<const kv::Append> appends);
+
+    // The graph for a shape, built if it is new.
+    const graph::Graph& graph(graph::Shape shape);
+    [[nodiscard]] int64_t graphs_built() const { return graphs_built_; }
+
+    // Bytes besides weights and cache: the workspace and the scratch of kernels.
+    [[nodiscard]] size_t transient_bytes() const;
+
+  private:
+    Engine(std::shared_ptr<const model::Model> model, const EngineOptions& options, int threads);
+    enum class Want { Nothing, Last, All };
+    Result<ops::Mat> run(std::span<const kv::Append> appends, Want want);
+    Result<void> start();
+
+    struct Memory;
+    std::shared_ptr<const model::Model> model_;
+    EngineOptions options_;
+    int64_t context_ = 0;
+    const ops::Ops& ops_;
+    ThreadTeam team_;
+    std::vector<model::Rope> ropes_;
+    std::unique_ptr<kv::Cache> cache_;
+    std::vector<std::string> notes_;
+    std::vector<std::unique_ptr<graph::Graph>> graphs_;
+    int64_t graphs_built_ = 0;
+    std::unique_ptr<Memory> memory_;
+    kv::Step step_;
+    std::vector<int32_t> ids_;          // [chunk]
+    std::vector<int32_t> output_rows_;  // [chunk]
+    std::vector<Token> tokens_;         // [chunk]
+};
+
+// Bytes that the cache of this plan takes when one sequence fills `context` positions.
+Result<size_t> cache_bytes(const kv::CacheSpec& spec, int64_t context);
+
+}  // namespace cellar

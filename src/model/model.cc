@@ -1,0 +1,39 @@
+#include "model/model.h"
+
+#include "model/vocabulary_from_gguf.h"
+
+namespace cellar::model {
+
+Result<std::shared_ptr<const Model>> Model::open(const std::string& path) {
+    CELLAR_TRY(gguf::File file, gguf::File::open(path));
+    std::shared_ptr<Model> out(new Model(std::move(file)));
+    CELLAR_TRY(out->network_, load_network(out->file_));
+    if (has_vocabulary(out->file_)) {
+        CELLAR_TRY(text::VocabularyData data, read_vocabulary(out->file_));
+        CELLAR_TRY(out->tokenizer_, text::Tokenizer::make(std::move(data)));
+        if (out->tokenizer_->size() > out->config().vocabulary)
+            return fail("{}: the vocabulary has {} tokens, but 'token_embd.weight' has rows for {} only", path, out->tokenizer_->size(), out->config().vocabulary);
+    } else {
+        out->why_no_tokenizer_ = fmt::format("{} has no vocabulary; it can be run on token ids only", path);
+    }
+    if (out->file_.has("tokenizer.chat_template")) {
+        CELLAR_TRY(const std::string_view text, out->file_.string("tokenizer.chat_template"));
+        out->chat_template_ = std::string(text);
+    }
+    return out;
+}
+
+std::string Model::display_name() const {
+    if (const auto named = file_.string_or("general.name", ""); named && !named->empty()) return std::string(*named);
+    const std::string& path = file_.path();
+    const size_t slash = path.rfind('/');
+    return slash == std::string::npos ? path : path.substr(slash + 1);
+}
+
+uint64_t Model::weight_bytes() const {
+    uint64_t sum = 0;
+    for (const gguf::TensorInfo& tensor : file_.tensors()) sum += tensor.bytes;
+    return sum;
+}
+
+}  // namespace cellar::model

@@ -1,0 +1,42 @@
+#pragma once
+// A model file, open: its weights in place, its network, its words.
+//
+// Thread rule: immutable after open(); share it between engines.
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "model/gguf.h"
+#include "model/network.h"
+#include "text/tokenizer.h"
+
+namespace cellar::model {
+
+class Model {
+  public:
+    // Maps the file and checks everything in it; weights are read from the map when they are first used.
+    static Result<std::shared_ptr<const Model>> open(const std::string& path);
+
+    [[nodiscard]] const gguf::File& file() const { return file_; }
+    [[nodiscard]] const Network& network() const { return network_; }
+    [[nodiscard]] const Config& config() const { return network_.config; }
+    [[nodiscard]] const text::Tokenizer* tokenizer() const { return tokenizer_.get(); }  // nullptr: a file without a vocabulary
+    // Why there is no tokenizer; empty when there is one.
+    [[nodiscard]] const std::string& why_no_tokenizer() const { return why_no_tokenizer_; }
+    [[nodiscard]] const std::optional<std::string>& chat_template() const { return chat_template_; }
+    [[nodiscard]] std::string display_name() const;  // general.name, or the file's name
+    [[nodiscard]] uint64_t weight_bytes() const;     // of all tensors
+
+  private:
+    explicit Model(gguf::File file) : file_(std::move(file)) {}
+
+    gguf::File file_;
+    Network network_;
+    std::unique_ptr<text::Tokenizer> tokenizer_;
+    std::string why_no_tokenizer_;
+    std::optional<std::string> chat_template_;
+};
+
+}  // namespace cellar::model
