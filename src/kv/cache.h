@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -132,10 +133,12 @@ class Cache {
     Seq& seq(SeqId id);
     [[nodiscard]] const Seq& seq(SeqId id) const;
     Seq& idle_seq(SeqId id);
-    bool reserve(Step& step, size_t part, const Append& append);
+    template <class Same>
+    int32_t common_prefix_if(SeqId id, size_t n, Same same) const;
+    void prepare(Step& step, size_t tokens, size_t parts);
+    const Store* reserve(Step& step, const Append& append);
     void fill_view(Step& step, std::span<const Append> appends);
-    void slide(Seq& seq);
-    void retract(Seq& seq, int32_t length);
+    void take_back(Step& step, std::span<const int32_t> kept);
     [[nodiscard]] tl::unexpected<Error> full(std::span<const Append> appends, const Store& store) const;
 
     CacheSpec spec_;
@@ -145,6 +148,7 @@ class Cache {
     std::unique_ptr<Store> log_;
     std::vector<Seq> seqs_;  // [max_seqs] slots
     int open_seqs_ = 0;
+    int open_steps_ = 0;
     uint64_t next_serial_ = 1;
 };
 

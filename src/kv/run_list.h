@@ -60,7 +60,8 @@ class RunList {
 
     std::vector<Run> runs_;
     std::vector<Held> held_;
-    size_t hint_ = 0;  // where drop looks first
+    size_t hint_ = 0;      // where drop looks first
+    int32_t emptied_ = 0;  // entries of held_ without cells
 };
 
 }  // namespace cellar::kv

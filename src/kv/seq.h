@@ -1,9 +1,11 @@
 #pragma once
 // A sequence: a token log and one run list per group.
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "kv/run_list.h"
+#include "kv/spec.h"
 
 namespace cellar::kv {
 
@@ -31,5 +33,15 @@ struct Seq {
     std::vector<RunList> groups;
     std::vector<int32_t> cut;  // [groups]
 };
+
+// The largest m <= n at which a list that let go [sinks, cut) still has all that the next query needs.
+int32_t restorable(const Keep& keep, int32_t cut, int32_t n);
+
+// `cut` after `gone` was taken out of a sequence of this length and what lay behind moved up; none if the next query would then
+// see positions that the list let go.
+std::optional<int32_t> shifted_cut(const Keep& keep, int32_t cut, Interval gone, int32_t length);
+
+// Lets go what no query from `length` on can see, and raises `cut` to say so.
+void slide(Store& store, RunList& list, const Keep& keep, int32_t length, int32_t& cut);
 
 }  // namespace cellar::kv

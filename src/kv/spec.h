@@ -37,6 +37,9 @@ struct Keep {
 // What the query at `pos` sees when nothing is bidirectional: hi is pos + 1. Requires: pos >= 0.
 Visible visible(const Keep& keep, int32_t pos);
 
+// The first position behind the sinks that the query at `pos` sees; `pos` at most. Requires: pos >= 0.
+int32_t first_needed(const Keep& keep, int32_t pos);
+
 // One row of a cell: K, V, a latent row, an indexer key...
 struct RowSpec {
     std::string name;

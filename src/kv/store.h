@@ -14,6 +14,7 @@ namespace cellar::kv {
 struct Budget {
     size_t limit = 0;
     size_t used = 0;
+    size_t touched = 0;  // bytes of blocks whose pages have not gone back since they were last used
 };
 
 struct StoreShape {
@@ -23,6 +24,8 @@ struct StoreShape {
     int32_t block_cells = 0;
     bool poison = false;  // cells that no run sees hold NaN
     bool dry = false;     // no rows at all: for estimates
+
+    [[nodiscard]] size_t block_bytes() const;
 };
 
 class Store {
