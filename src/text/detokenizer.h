@@ -4,9 +4,9 @@
 // Thread rule: one thread at a time. The tokenizer must outlive the detokenizer.
 //
 // 1. What push() and finish() return, put together, is valid UTF-8, whatever the ids are.
-// 2. It does not depend on how the ids are spread over calls.
-// 3. Bytes that can no longer become a character turn into U+FFFD at once: one for each longest start of a character, or for one
-//    byte that cannot start one. At most 3 bytes are held back.
+// 2. It does not depend on how the bytes are spread over tokens.
+// 3. Bytes that can no longer become a character turn into U+FFFD at once: one for each longest beginning of a character, or for
+//    one byte that cannot begin one. At most 3 bytes are held back.
 #include <cstdint>
 #include <string>
 
@@ -19,20 +19,21 @@ class Utf8Stream {
   public:
     // Appends to out what is complete after these bytes.
     void push(std::string_view bytes, std::string& out);
-    // Appends U+FFFD if an unfinished character is held back, and starts over.
+    // Appends U+FFFD if the beginning of a character is held back, and starts over.
     void finish(std::string& out);
     [[nodiscard]] bool holds_back() const { return !held_.empty(); }
 
   private:
-    std::string held_;  // an unfinished character: at most 3 bytes
+    std::string held_;  // the beginning of a character: at most 3 bytes
 };
 
 struct DetokenizeOptions {
     bool render_special = false;  // spell control and unknown tokens
-    // The ids begin a text, so that a space that encode() put before it is dropped. False for a continuation: an answer.
+    // Nothing stands before the first id, or a token that stands for itself does: a space that encode() put there is dropped.
     bool at_start = true;
 };
 
+// The inverse of encode(), as far as there is one: where encode() adds a space, one space is dropped.
 class Detokenizer {
   public:
     explicit Detokenizer(const Tokenizer& tokenizer, DetokenizeOptions options = {});

@@ -8,8 +8,7 @@
 
 namespace cellar::text {
 
-// Many short strings in one buffer: no allocation for each. Views stay valid until the next add() and survive a move of the pool
-// only when taken again.
+// Many short strings in one buffer: no allocation for each. A view lives until the next add() or a move of the pool.
 class StringPool {
   public:
     void reserve(size_t strings, size_t bytes);
@@ -27,7 +26,7 @@ class StringPool {
     std::vector<size_t> ends_;  // [size()] where string i ends in bytes_
 };
 
-// The numbers are those of model files. Undefined stands for every number that a file has and this list has not.
+// The numbers are those of model files.
 enum class TokenType : uint8_t { Undefined = 0, Normal = 1, Unknown = 2, Control = 3, UserDefined = 4, Unused = 5, Byte = 6 };
 
 struct VocabularyData {
@@ -41,16 +40,14 @@ struct VocabularyData {
     // Ids that the file names. An unset one gets the default of its model, if there is one and it lies inside the vocabulary.
     std::optional<int64_t> bos, eos, eot, eom, unk, sep, pad, mask;
     std::optional<int64_t> fim_prefix, fim_suffix, fim_middle, fim_pad, fim_repository, fim_separator;
-    // Further ids that end an answer.
-    std::vector<int64_t> end_of_generation;
+    std::vector<int64_t> end_of_generation;  // further ids that end an answer
 
     // Unset: the default of the model and its pre-tokenizer (docs/text.md).
-    std::optional<bool> add_bos, add_eos, add_sep;
-    std::optional<bool> add_space_prefix, remove_extra_whitespaces, treat_whitespace_as_suffix, escape_whitespaces;
+    std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
 
-    std::string precompiled_charsmap;  // normalisation of "t5": a double array and its replacements; empty: none
+    std::string precompiled_charsmap;  // normalisation of "t5" (charsmap.h); empty: none
 
-    // Names that tell exceptions apart (spaces around special tokens): general.architecture and general.name.
+    // Names by which exceptions are known (spaces around special tokens): general.architecture and general.name.
     std::string architecture, name;
 };
 
