@@ -277,7 +277,8 @@ TEST_F(FileDeathTest, AWriteThatRunsOutOfRoomLeavesTheOldFile) {
     EXPECT_EXIT(
         {
             ::signal(SIGXFSZ, SIG_IGN);
-            const rlimit limit{50'000, 50'000};
+            rlimit limit{};
+            limit.rlim_cur = limit.rlim_max = 50'000;
             if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(3);
             const auto written = write_file_atomically(path("a"), bytes_of(std::string(100'000, 'x')));
             if (message(written).find("cannot write") == std::string::npos) ::_exit(4);

@@ -171,7 +171,7 @@ Result<int64_t> File::integer_or(std::string_view key, int64_t otherwise, int64_
 
 Result<float> File::number(std::string_view key) const {
     CELLAR_TRY(const Key* found, require(key));
-    if (!is_scalar(*found)) return mistyped(*found, "a number");
+    if (!is_float(found->type) && !is_integer(found->type)) return mistyped(*found, "a number");
     CELLAR_TRY(const std::vector<float> values, numbers(key));
     if (!std::isfinite(values[0])) return fail("{}: key {} is {}, which is not a finite float", shown_, quoted(key), value_text(key));
     return values[0];
