@@ -96,6 +96,8 @@ class Cache {
     // What the sequence reads of a group, in position order.
     [[nodiscard]] std::span<const Run> runs(SeqId id, int group) const { return seq(id).groups[static_cast<size_t>(group)].runs(); }
 
+    [[nodiscard]] std::span<const RowTable> rows(int group) const { return stores_[static_cast<size_t>(group)]->arena().rows(); }
+
     // The largest m <= n at which every group still holds all that a next token may see.
     [[nodiscard]] int32_t restorable(SeqId id, int32_t n) const;
     // Shortens to restorable(n) and returns it. The logits of what is left are not kept: run the last token again for them.

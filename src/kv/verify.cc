@@ -131,8 +131,8 @@ std::string check_seq(const Seq& seq, const CacheSpec& spec, const std::string& 
         const Keep& keep = spec.groups[g].keep;
         for (const Run& run : seq.groups[g].runs()) {
             if (run.end() > end) return fmt::format("{}: group {} holds position {} of {}", name, g, run.end() - 1, end);
-            if (run.end() > keep.sinks && run.pos < seq.cut[g])
-                return fmt::format("{}: group {} let go {}, but holds {}", name, g, seq.cut[g], run.pos);
+            const bool holds_gone = std::max(run.pos, keep.sinks) < std::min(run.end(), seq.cut[g]);
+            if (holds_gone) return fmt::format("{}: group {} let go positions up to {}, but holds {}", name, g, seq.cut[g], run.pos);
         }
         if (restorable(keep, seq.cut[g], seq.length) != seq.length) return fmt::format("{}: group {} let go too much: {}", name, g, seq.cut[g]);
         // A step in flight has not slid yet.
