@@ -1,0 +1,16 @@
+#pragma once
+// The two halves of matmul(): products with quantized and with plain weights.
+#include "ops/types.h"
+
+namespace cellar {
+class ThreadTeam;
+}
+
+namespace cellar::ops::cpu_impl {
+
+// Requires: activation_form(args.w.type) is Q8 or Q8_256.
+void quantized_matmul(const MatmulArgs& args, ThreadTeam& team);
+// Requires: args.w.type is F32, F16 or BF16.
+void float_matmul(const MatmulArgs& args, ThreadTeam& team);
+
+}  // namespace cellar::ops::cpu_impl

@@ -1,0 +1,67 @@
+#pragma once
+// A panel: a piece of `lanes` weight rows, 256 columns wide, rewritten so that each lane of a vector is a row.
+//
+// Every weight is scale * (q - offset) + minimum, with one scale (and minimum) for each row and each sub-block of 16 or 32 columns.
+// The quants of four neighbouring columns of a row lie together: q[column / 4][row][column % 4].
+// `offset` is the same for a whole format; it is taken off by starting each sum at -offset * (sum of the activations).
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace cellar::ops::cpu_impl {
+
+inline constexpr int kChunk = 256;     // columns of a panel
+inline constexpr int kGroupRows = 64;  // rows that a piece of work takes: several panels
+
+struct PanelFormat {
+    int sub = 32;          // columns that share a scale
+    bool per_256 = false;  // activations have one scale for each 256, not for each 32
+    bool minimum = false;
+    bool wide = false;  // quants use all 8 bits with a sign
+    int offset = 0;     // of the quants as they are in a panel; for wide ones, where the machine wants them unsigned
+};
+
+constexpr PanelFormat panel_format(DType type) {
+    switch (type) {
+        case DType::Q4_0:
+            return {32, false, false, false, 8};
+        case DType::Q4_1:
+            return {32, false, true, false, 0};
+        case DType::Q5_0:
+            return {32, false, false, false, 16};
+        case DType::Q5_1:
+            return {32, false, true, false, 0};
+        case DType::Q8_0:
+            return {32, false, false, true, 128};
+        case DType::IQ4_NL:
+            return {32, false, false, true, 128};
+        case DType::MXFP4:
+            return {32, false, false, false, 12};
+        case DType::Q2_K:
+            return {16, true, true, false, 0};
+        case DType::Q3_K:
+            return {16, true, false, false, 4};
+        case DType::Q4_K:
+            return {32, true, true, false, 0};
+        case DType::Q5_K:
+            return {32, true, true, false, 0};
+        case DType::Q6_K:
+            return {16, true, false, false, 32};
+        case DType::IQ4_XS:
+            return {32, true, false, true, 128};
+        default:
+            return {};
+    }
+}
+
+// The same columns of `tokens` activation rows.
+template <int tokens>
+struct ActivationTile {
+    alignas(64) int8_t q[tokens][kChunk];
+    int32_t start[tokens][kChunk / 16];  // -offset * sum of the sub-block's quants
+    float scale[tokens][kChunk / 32];    // one for each 32, or one for all
+    float sum[tokens][kChunk / 16];      // what a minimum is multiplied by
+};
+
+}  // namespace cellar::ops::cpu_impl

@@ -1,0 +1,208 @@
+// Products with quantized weights in file layout. Groups of rows are rewritten as panels, a chunk of columns at a time, on the stack;
+// every panel then serves up to kTokenBlock tokens.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/quantized_matmul.cc"
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SSE4 | HWY_SSSE3)
+#endif
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "ops/cpu/target_inl.h"
+
+#include "ops/cpu/panel_inl.h"
+#include "ops/cpu/unpack_inl.h"
+
+#include <algorithm>
+
+#include "base/thread_team.h"
+#include "ops/activation_form.h"
+#include "ops/cpu/matmul_parts.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace cellar::ops::cpu_impl::HWY_NAMESPACE {
+namespace {
+
+constexpr int kTokenBlock = 64;
+
+// What one piece of work multiplies: rows [row, row + rows) with tokens [token, token + tokens).
+struct Piece {
+    int64_t row;
+    int rows;
+    int64_t token;
+    int tokens;
+};
+
+template <DType type>
+constexpr int kOffset = panel_format(type).wide && !kUnsignedWide ? 0 : panel_format(type).offset;
+
+// Rewrites columns [column, column + columns) of kLanes rows.
+template <DType type>
+void fill_panel(const uint8_t* const* rows /* [kLanes] */, int64_t column, int columns, Panel& panel) {
+    constexpr PanelFormat format = panel_format(type);
+    constexpr int block = format.per_256 ? 256 : 32;
+    const int64_t block_bytes = info(type).block_bytes;
+    for (int lane = 0; lane < kLanes; ++lane) {
+        alignas(64) uint8_t q[kChunk];
+        float scale[kChunk / 16];
+        float minimum[kChunk / 16];
+        const uint8_t* b = rows[lane] + column / block * block_bytes;
+        for (int i = 0; i < columns / block; ++i) {
+            unpack_block<type>(b + i * block_bytes, q + i * block, scale + i * (block / format.sub), minimum + i * (block / format.sub));
+        }
+        if constexpr (format.wide && kUnsignedWide) {
+            for (int i = 0; i < kChunk; ++i) q[i] ^= 0x80;
+        }
+        for (int j = 0; j < columns / 4; ++j) std::memcpy(panel.q[j] + lane * 4, q + j * 4, 4);
+        for (int s = 0; s < columns / format.sub; ++s) panel.scale[s][lane] = scale[s];
+        if constexpr (format.minimum) {
+            for (int s = 0; s < columns / format.sub; ++s) panel.minimum[s][lane] = minimum[s];
+        }
+    }
+}
+
+template <DType type, int tokens>
+void fill_tile(const MatmulArgs& args, size_t x_bytes, int64_t token, int64_t column, int columns, ActivationTile<tokens>& tile) {
+    constexpr PanelFormat format = panel_format(type);
+    constexpr int scaled = format.per_256 ? 256 : 32;
+    constexpr int summed = format.per_256 ? 16 : 32;
+    const int64_t n = args.w.cols;
+    for (int t = 0; t < tokens; ++t) {
+        const std::byte* x = args.x + static_cast<size_t>(args.x_rows != nullptr ? args.x_rows[token + t] : token + t) * x_bytes;
+        std::memcpy(tile.q[t], x + column, static_cast<size_t>(columns));
+        const std::byte* scales = x + n + column / scaled * 4;
+        const std::byte* sums = x + n + n / scaled * 4 + column / summed * 4;
+        std::memcpy(tile.scale[t], scales, static_cast<size_t>(columns / scaled) * 4);
+        int32_t sum[kChunk / 16];
+        std::memcpy(sum, sums, static_cast<size_t>(columns / summed) * 4);
+        for (int s = 0; s < columns / format.sub; ++s) {
+            const int32_t of_sub = format.sub == summed ? sum[s] : sum[2 * s] + sum[2 * s + 1];
+            tile.start[t][s] = -kOffset<type> * of_sub;
+            if constexpr (format.minimum)
+                tile.sum[t][s] = format.per_256 ? static_cast<float>(of_sub) : tile.scale[t][s] * static_cast<float>(of_sub);
+        }
+    }
+}
+
+struct Sums {
+    alignas(64) float acc[kPanels][kTokenBlock][kLanes];
+};
+
+// All panels with `tokens` tokens from args' token `token` on, which is `at` in the sums.
+template <DType type, int tokens>
+void multiply_tile(const MatmulArgs& args, size_t x_bytes, const Panel* panels, int count, int64_t token, int at, int64_t column, int columns,
+                   Sums& sums) {
+    ActivationTile<tokens> tile;
+    fill_tile<type, tokens>(args, x_bytes, token, column, columns, tile);
+    for (int p = 0; p < count; ++p) multiply_panel<type, tokens>(panels[p], tile, columns / panel_format(type).sub, sums.acc[p][at]);
+}
+
+void write_sums(const MatmulArgs& args, const Piece& piece, const Sums& sums) {
+    for (int t = 0; t < piece.tokens; ++t) {
+        float* y = args.y.row(args.y_rows != nullptr ? args.y_rows[piece.token + t] : piece.token + t) + piece.row;
+        for (int r = 0; r < piece.rows; ++r) {
+            const float sum = sums.acc[r / kLanes][t][r % kLanes];
+            y[r] = args.bias != nullptr ? sum + args.bias[piece.row + r] : sum;
+        }
+    }
+}
+
+template <DType type>
+void multiply_piece(const MatmulArgs& args, size_t x_bytes, size_t w_bytes, const Piece& piece) {
+    const int panel_count = (piece.rows + kLanes - 1) / kLanes;
+    Panel panels[kPanels];
+    Sums sums;
+    for (int p = 0; p < panel_count; ++p) std::memset(sums.acc[p], 0, sizeof(float) * kLanes * static_cast<size_t>(piece.tokens));
+    for (int64_t column = 0; column < args.w.cols; column += kChunk) {
+        const int columns = static_cast<int>(std::min<int64_t>(kChunk, args.w.cols - column));
+        for (int p = 0; p < panel_count; ++p) {
+            const uint8_t* rows[kLanes];
+            for (int lane = 0; lane < kLanes; ++lane) {
+                // Lanes behind the last row repeat it; nobody reads their sums.
+                const int64_t row = piece.row + std::min(p * kLanes + lane, piece.rows - 1);
+                rows[lane] = reinterpret_cast<const uint8_t*>(args.w.data) + static_cast<size_t>(row) * w_bytes;
+            }
+            fill_panel<type>(rows, column, columns, panels[p]);
+        }
+        int at = 0;
+        for (; at + kTokens <= piece.tokens; at += kTokens) {
+            multiply_tile<type, kTokens>(args, x_bytes, panels, panel_count, piece.token + at, at, column, columns, sums);
+        }
+        if (kTokens > 4 && at + 4 <= piece.tokens) {
+            multiply_tile<type, 4>(args, x_bytes, panels, panel_count, piece.token + at, at, column, columns, sums);
+            at += 4;
+        }
+        if (at + 2 <= piece.tokens) {
+            multiply_tile<type, 2>(args, x_bytes, panels, panel_count, piece.token + at, at, column, columns, sums);
+            at += 2;
+        }
+        if (at < piece.tokens) multiply_tile<type, 1>(args, x_bytes, panels, panel_count, piece.token + at, at, column, columns, sums);
+    }
+    write_sums(args, piece, sums);
+}
+
+template <DType type>
+void multiply(const MatmulArgs& args, ThreadTeam& team) {
+    const size_t x_bytes = form_row_bytes(activation_form(type), args.w.cols);
+    const size_t w_bytes = row_bytes(type, args.w.cols);
+    const int64_t groups = (args.w.rows + kGroupRows - 1) / kGroupRows;
+    const int64_t blocks = (args.count + kTokenBlock - 1) / kTokenBlock;
+    team.run(groups * blocks, [&](int64_t i, int) {
+        const int64_t row = i / blocks * kGroupRows;
+        const int64_t token = i % blocks * kTokenBlock;
+        multiply_piece<type>(args, x_bytes, w_bytes,
+                             {row, static_cast<int>(std::min<int64_t>(kGroupRows, args.w.rows - row)), token,
+                              static_cast<int>(std::min<int64_t>(kTokenBlock, args.count - token))});
+    });
+}
+
+void multiply_any(const MatmulArgs& args, ThreadTeam& team) {
+    switch (args.w.type) {
+        case DType::Q4_0:
+            return multiply<DType::Q4_0>(args, team);
+        case DType::Q4_1:
+            return multiply<DType::Q4_1>(args, team);
+        case DType::Q5_0:
+            return multiply<DType::Q5_0>(args, team);
+        case DType::Q5_1:
+            return multiply<DType::Q5_1>(args, team);
+        case DType::Q8_0:
+            return multiply<DType::Q8_0>(args, team);
+        case DType::Q2_K:
+            return multiply<DType::Q2_K>(args, team);
+        case DType::Q3_K:
+            return multiply<DType::Q3_K>(args, team);
+        case DType::Q4_K:
+            return multiply<DType::Q4_K>(args, team);
+        case DType::Q5_K:
+            return multiply<DType::Q5_K>(args, team);
+        case DType::Q6_K:
+            return multiply<DType::Q6_K>(args, team);
+        case DType::IQ4_NL:
+            return multiply<DType::IQ4_NL>(args, team);
+        case DType::IQ4_XS:
+            return multiply<DType::IQ4_XS>(args, team);
+        case DType::MXFP4:
+            return multiply<DType::MXFP4>(args, team);
+        case DType::F32:
+        case DType::F16:
+        case DType::BF16:
+            break;
+    }
+}
+
+}  // namespace
+}  // namespace cellar::ops::cpu_impl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace cellar::ops::cpu_impl {
+
+HWY_EXPORT(multiply_any);
+
+void quantized_matmul(const MatmulArgs& args, ThreadTeam& team) {
+    HWY_DYNAMIC_DISPATCH(multiply_any)(args, team);
+}
+
+}  // namespace cellar::ops::cpu_impl
+#endif

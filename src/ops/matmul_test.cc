@@ -1,0 +1,324 @@
+// Matrix products of both tables: against each other, for every format, CPU target and shape, and bit for bit where that is promised.
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "base/thread_team.h"
+#include "ops/activation_form.h"
+#include "ops/cpu/matmul.h"
+#include "ops/reference_matmul.h"
+#include "tensor/row_codec.h"
+
+namespace cellar::ops {
+namespace {
+
+// The targets that this machine and this build have, one by one, best first. Restores all of them at the end.
+class EachTarget {
+  public:
+    EachTarget() {
+        for (int64_t rest = hwy::SupportedTargets(); rest != 0; rest &= rest - 1) {
+            const int64_t target = rest & -rest;
+            if (target != HWY_SSE4 && target != HWY_SSSE3) targets_.push_back(target);
+        }
+    }
+    ~EachTarget() { hwy::SetSupportedTargetsForTest(0); }
+    template <class Body>
+    void run(Body body) {
+        ASSERT_FALSE(targets_.empty());
+        for (const int64_t target : targets_) {
+            SCOPED_TRACE(hwy::TargetName(target));
+            hwy::SetSupportedTargetsForTest(target);
+            hwy::GetChosenTarget().DeInit();
+            body();
+        }
+    }
+
+  private:
+    std::vector<int64_t> targets_;
+};
+
+std::vector<float> normal_values(size_t n, uint32_t seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    std::vector<float> values(n);
+    for (float& v : values) v = normal(random);
+    return values;
+}
+
+// A product with everything it needs: weights that start at an odd address, and prepared activations.
+struct Product {
+    Product(DType type, int64_t rows, int64_t cols, int64_t x_count, uint32_t seed) : type(type), rows(rows), cols(cols), x_count(x_count) {
+        const std::vector<float> values = normal_values(static_cast<size_t>(rows * cols), seed);
+        const size_t bytes = row_bytes(type, cols);
+        weights.resize(static_cast<size_t>(rows) * bytes + 1);
+        for (int64_t r = 0; r < rows; ++r) encode_row(type, values.data() + r * cols, cols, weights.data() + 1 + static_cast<size_t>(r) * bytes);
+        x = normal_values(static_cast<size_t>(x_count * cols), seed + 1);
+        bias = normal_values(static_cast<size_t>(rows), seed + 2);
+        const ActivationForm form = activation_form(type);
+        prepared.resize(static_cast<size_t>(x_count) * form_row_bytes(form, cols));
+        for (int64_t i = 0; i < x_count; ++i) {
+            encode_activations(form, x.data() + i * cols, cols, prepared.data() + static_cast<size_t>(i) * form_row_bytes(form, cols));
+        }
+    }
+
+    [[nodiscard]] MatmulArgs args(std::vector<float>& y, int64_t count) const {
+        MatmulArgs a;
+        a.w = {type, rows, cols, weights.data() + 1};
+        a.x = prepared.data();
+        a.count = count;
+        y.assign(static_cast<size_t>(count * rows), -7.0F);
+        a.y = {y.data(), count, rows, rows};
+        return a;
+    }
+
+    DType type;
+    int64_t rows;
+    int64_t cols;
+    int64_t x_count;
+    std::vector<std::byte> weights;
+    std::vector<std::byte> prepared;
+    std::vector<float> x;
+    std::vector<float> bias;
+};
+
+double error_ratio(const std::vector<float>& a, const std::vector<float>& b) {
+    double error = 0;
+    double power = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+        error += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
+        power += static_cast<double>(b[i]) * b[i];
+    }
+    return power > 0 ? error / power : error;
+}
+
+bool same_bits(const float* a, const float* b, int64_t n) {
+    return std::memcmp(a, b, static_cast<size_t>(n) * sizeof(float)) == 0;
+}
+
+std::vector<int64_t> widths(DType type) {
+    const int block = info(type).block;
+    if (block == 1) return {1, 7, 16, 31, 80, 256, 515};
+    if (block == 32) return {32, 96, 256, 288, 512, 800};
+#ifdef CELLAR_REDUCED_TESTS
+    return {256, 768};
+#else
+    return {256, 512, 768, 1280};
+#endif
+}
+
+class MatmulOf : public testing::TestWithParam<DType> {};
+
+TEST_P(MatmulOf, agrees_with_double) {
+    ThreadTeam team(2);
+    uint32_t seed = 1;
+    EachTarget targets;
+    for (const int64_t cols : widths(GetParam())) {
+        for (const auto& [rows, count] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {3, 5}, {16, 2}, {37, 17}, {64, 8}, {70, 33}, {129, 67}}) {
+            const Product p(GetParam(), rows, cols, count, seed += 10);
+            std::vector<float> expected;
+            std::vector<float> actual;
+            MatmulArgs slow = p.args(expected, count);
+            slow.bias = p.bias.data();
+            reference_impl::matmul(slow, team);
+            targets.run([&] {
+                MatmulArgs fast = p.args(actual, count);
+                fast.bias = p.bias.data();
+                cpu_impl::matmul(fast, team);
+                EXPECT_LT(error_ratio(actual, expected), 1e-11) << cols << " columns, " << rows << " rows, " << count << " tokens";
+            });
+        }
+    }
+}
+
+TEST_P(MatmulOf, does_not_depend_on_company_threads_or_places) {
+    ThreadTeam one(1);
+    ThreadTeam two(2);
+    const int64_t cols = widths(GetParam()).back();
+    const int64_t rows = 83;
+    const int64_t tokens = 70;
+    const Product p(GetParam(), rows, cols, tokens, 99);
+    std::mt19937 random(5);
+    EachTarget().run([&] {
+        std::vector<float> alone;
+        std::vector<float> y;
+        MatmulArgs a = p.args(alone, tokens);
+        for (int32_t i = 0; i < tokens; ++i) {
+            a.count = 1;
+            a.x_rows = &i;
+            a.y_rows = &i;
+            cpu_impl::matmul(a, one);
+        }
+        for (const int64_t count : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33, 70}) {
+            cpu_impl::matmul(p.args(y, count), count % 2 != 0 ? one : two);
+            ASSERT_TRUE(same_bits(y.data(), alone.data(), count * rows)) << count;
+        }
+        std::vector<int32_t> from(static_cast<size_t>(tokens));
+        std::vector<int32_t> to(static_cast<size_t>(tokens));
+        std::iota(to.begin(), to.end(), 0);
+        std::shuffle(to.begin(), to.end(), random);
+        for (int32_t& i : from) i = static_cast<int32_t>(random() % static_cast<uint32_t>(tokens));
+        MatmulArgs shuffled = p.args(y, tokens);
+        shuffled.x_rows = from.data();
+        shuffled.y_rows = to.data();
+        cpu_impl::matmul(shuffled, two);
+        for (size_t i = 0; i < from.size(); ++i) ASSERT_TRUE(same_bits(y.data() + to[i] * rows, alone.data() + from[i] * rows, rows)) << i;
+        // A part of the rows alone gives the same as all of them.
+        for (const int64_t first : {0, 1, 17, 82}) {
+            MatmulArgs part = p.args(y, 3);
+            part.w.rows = rows - first;
+            part.w.data += static_cast<size_t>(first) * row_bytes(p.type, cols);
+            part.y.cols = part.w.rows;
+            cpu_impl::matmul(part, two);
+            for (int64_t i = 0; i < 3; ++i) ASSERT_TRUE(same_bits(part.y.row(i), alone.data() + i * rows + first, rows - first)) << first;
+        }
+    });
+}
+
+TEST_P(MatmulOf, writes_nothing_but_its_rows) {
+    ThreadTeam team(1);
+    const int64_t cols = widths(GetParam()).front();
+    const Product p(GetParam(), 5, cols, 3, 7);
+    EachTarget().run([&] {
+        std::vector<float> ignored;
+        std::vector<float> y(3 * 9, 42.0F);
+        MatmulArgs a = p.args(ignored, 3);
+        a.y = {y.data(), 3, 5, 9};
+        const int32_t only = 1;
+        a.count = 1;
+        a.y_rows = &only;
+        cpu_impl::matmul(a, team);
+        for (size_t i = 0; i < y.size(); ++i) {
+            if (i < 9 || i >= 14) {
+                EXPECT_EQ(y[i], 42.0F) << i;
+            }
+        }
+    });
+}
+
+// Extreme bytes are what files from elsewhere may hold: every quant and scale byte at its limits.
+TEST_P(MatmulOf, takes_extreme_quants) {
+    if (info(GetParam()).block == 1) GTEST_SKIP() << "plain floats have no quants";
+    ThreadTeam team(1);
+    Product p(GetParam(), 18, 512, 5, 3);
+    std::mt19937 random(11);
+    std::vector<float> decoded(512);
+    const size_t bytes = row_bytes(p.type, p.cols);
+    for (int64_t r = 0; r < p.rows; ++r) {
+        std::byte* row = p.weights.data() + 1 + static_cast<size_t>(r) * bytes;
+        do {
+            for (size_t i = 0; i < bytes; ++i) row[i] = static_cast<std::byte>(r == 0 ? 0x80 : r == 1 ? 0x7F : r == 2 ? 0 : random());
+            // Scales must be numbers for a comparison to make sense.
+            if (r < 3) encode_row(p.type, normal_values(512, 4).data(), 512, row);
+            if (r == 0 && p.type == DType::Q8_0) std::fill_n(row + 2, 32, static_cast<std::byte>(0x80));
+            decode_row(p.type, row, p.cols, decoded.data());
+        } while (!std::all_of(decoded.begin(), decoded.end(), [](float v) { return std::fabs(v) < 1e20F; }));
+    }
+    std::vector<float> expected;
+    std::vector<float> actual;
+    reference_impl::matmul(p.args(expected, 5), team);
+    EachTarget().run([&] {
+        cpu_impl::matmul(p.args(actual, 5), team);
+        for (int64_t r = 0; r < p.rows; ++r) {
+            std::vector<float> a;
+            std::vector<float> b;
+            for (int64_t i = 0; i < 5; ++i) {
+                a.push_back(actual[static_cast<size_t>(i * p.rows + r)]);
+                b.push_back(expected[static_cast<size_t>(i * p.rows + r)]);
+            }
+            EXPECT_LT(error_ratio(a, b), 1e-9) << r;
+        }
+    });
+}
+
+INSTANTIATE_TEST_SUITE_P(formats, MatmulOf, testing::ValuesIn([] {
+                             std::vector<DType> types;
+                             for (const DTypeInfo& t : all_dtypes()) types.push_back(t.type);
+                             return types;
+                         }()),
+                         [](const auto& tested) { return std::string(name(tested.param)); });
+
+TEST(Activations, both_tables_prepare_the_same_bytes) {
+    ThreadTeam team(2);
+    const int64_t cols = 768;
+    std::vector<float> x = normal_values(9 * cols, 1);
+    for (size_t i = 0; i < 256; ++i) x[i] = 0;          // a block of zeros
+    for (size_t i = 256; i < 512; ++i) x[i] *= 1e-37F;  // too small to scale
+    x[768 + 40] = std::numeric_limits<float>::infinity();
+    x[1536 + 300] = std::numeric_limits<float>::quiet_NaN();
+    for (size_t i = 2304; i < 2560; ++i) x[i] = static_cast<float>(static_cast<int>(i % 5) - 2) * 63.5F;  // halves, which round to even
+    for (size_t i = 3072; i < 3328; ++i) x[i] *= 1e37F;
+    const Mat m{x.data(), 9, cols, cols};
+    for (const ActivationForm form : {ActivationForm::F32, ActivationForm::BF16, ActivationForm::Q8, ActivationForm::Q8_256}) {
+        const size_t bytes = reference_impl::activation_row_bytes(form, cols);
+        ASSERT_EQ(bytes, cpu_impl::activation_row_bytes(form, cols));
+        std::vector<std::byte> slow(9 * bytes);
+        reference_impl::prepare_activations(form, m, slow.data(), team);
+        EachTarget().run([&] {
+            std::vector<std::byte> fast(9 * bytes, std::byte{1});
+            cpu_impl::prepare_activations(form, m, fast.data(), team);
+            EXPECT_EQ(std::memcmp(fast.data(), slow.data(), slow.size()), 0) << static_cast<int>(form);
+        });
+    }
+}
+
+TEST(Activations, decode_to_what_they_stand_for) {
+    const std::vector<float> x = normal_values(512, 3);
+    for (const ActivationForm form : {ActivationForm::F32, ActivationForm::BF16, ActivationForm::Q8, ActivationForm::Q8_256}) {
+        std::vector<std::byte> row(form_row_bytes(form, 512));
+        std::vector<float> y(512);
+        encode_activations(form, x.data(), 512, row.data());
+        decode_activations(form, row.data(), 512, y.data());
+        // Half a step of 1/127 of the largest value of a block, which is below 4.5.
+        const float bound = form == ActivationForm::F32 ? 0.0F : form == ActivationForm::BF16 ? 0.01F : 0.018F;
+        for (size_t i = 0; i < 512; ++i) ASSERT_NEAR(y[i], x[i], bound) << i;
+    }
+}
+
+TEST(Activations, that_are_not_finite_make_results_that_are_not) {
+    ThreadTeam team(1);
+    for (const DType type : {DType::Q8_0, DType::Q4_K, DType::Q6_K, DType::Q4_1, DType::F32, DType::F16, DType::BF16}) {
+        for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+            Product p(type, 20, 512, 2, 8);
+            p.x[300] = bad;
+            const ActivationForm form = activation_form(type);
+            encode_activations(form, p.x.data(), 512, p.prepared.data());
+            EachTarget().run([&] {
+                std::vector<float> y;
+                cpu_impl::matmul(p.args(y, 2), team);
+                for (size_t r = 0; r < 20; ++r) {
+                    EXPECT_FALSE(std::isfinite(y[r]));
+                    EXPECT_TRUE(std::isfinite(y[20 + r]));
+                }
+            });
+        }
+    }
+}
+
+TEST(Embed, gives_the_rows_asked_for) {
+    ThreadTeam team(2);
+    for (const DTypeInfo& t : all_dtypes()) {
+        const int64_t cols = 512;
+        const Product p(t.type, 40, cols, 1, 77);
+        const std::vector<int32_t> ids{39, 0, 7, 7, 21};
+        std::vector<float> slow(5 * cols);
+        std::vector<float> fast(5 * cols);
+        std::vector<float> row(cols);
+        const WeightMatrix w{t.type, 40, cols, p.weights.data() + 1};
+        reference_impl::embed(w, ids.data(), 5, {slow.data(), 5, cols, cols}, team);
+        cpu_impl::embed(w, ids.data(), 5, {fast.data(), 5, cols, cols}, team);
+        for (size_t i = 0; i < 5; ++i) {
+            decode_row(t.type, w.data + static_cast<size_t>(ids[i]) * row_bytes(t.type, cols), cols, row.data());
+            EXPECT_TRUE(same_bits(slow.data() + i * cols, row.data(), cols)) << t.name;
+            EXPECT_TRUE(same_bits(fast.data() + i * cols, row.data(), cols)) << t.name;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace cellar::ops
