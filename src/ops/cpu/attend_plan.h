@@ -1,0 +1,119 @@
+#pragma once
+// How attention is cut into pieces, and where the pieces keep what they work on. Plain code, the same for all targets.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ops/types.h"
+
+namespace cellar::ops::cpu_impl {
+
+inline constexpr int kTile = 32;       // positions
+inline constexpr int kSegment = 1024;  // positions
+inline constexpr int kChunk = 64;      // elements of a K row that are folded at a time
+inline constexpr int kBlockRows = 64;  // rows of a piece: query heads that share their KV head; more only where one token has more
+inline constexpr float kLog2e = 1.44269504088896340736F;
+
+struct AttendShape {
+    AttendShape(const AttendArgs& args, int most_tokens);
+
+    const AttendArgs& args;
+    kv::RowTable k;
+    kv::RowTable v;
+    int k_width;
+    int v_width;
+    int chunks;        // of kChunk in k_width
+    int v_padded;      // v_width rounded up to 16
+    int per_kv_head;   // query heads
+    int block_tokens;  // queries of a piece, at most kBlockRows
+    int rows;          // block_tokens * per_kv_head
+    bool packed_keys;
+};
+
+// Neighbouring queries of one sequence.
+struct AttendBlock {
+    const kv::SeqView* seq;
+    int32_t first;  // token of the batch
+    int32_t tokens;
+    kv::Interval sinks;  // what any of them sees
+    kv::Interval recent;
+    int64_t first_item;  // number of (KV head, segment) pairs of the blocks before
+
+    // Segments that hold something visible: [0, head_segments) and [tail_first, tail_end).
+    [[nodiscard]] int32_t head_segments() const { return (sinks.hi + kSegment - 1) / kSegment; }
+    [[nodiscard]] int32_t tail_first() const;
+    [[nodiscard]] int32_t tail_end() const;
+    [[nodiscard]] int32_t segments() const { return head_segments() + tail_end() - tail_first(); }
+    [[nodiscard]] int32_t segment(int32_t i) const { return i < head_segments() ? i : tail_first() + i - head_segments(); }
+};
+
+// Writes the blocks of all sequences; returns how many there are, at most one for each token.
+int64_t cut_blocks(const AttendShape& shape, AttendBlock* blocks);
+
+// States of a block's rows after some positions.
+struct AttendState {
+    float* out;   // [rows, v_padded]
+    float* most;  // [rows]
+    float* sum;   // [rows]
+};
+
+// What one member of the team works on.
+struct AttendSpace {
+    float* query;           // [chunks, rows, kChunk]: scaled; with packed keys the int8 values as floats
+    int8_t* query_bytes;    // [chunks, rows, kChunk]
+    float* query_scales;    // [chunks * 2, rows]
+    int32_t* query_starts;  // [chunks * 2, rows]: -128 times the sum of a block's bytes
+    float* query_row;       // [chunks * kChunk]
+    float* turn_table;      // [chunks * kChunk]
+    float* keys;            // [kChunk, kTile]
+    float* key_scales;      // [2, kTile]
+    float* values;          // [kTile, v_padded]
+    float* scores;          // [rows, kTile]
+    float* mixed_scores;    // [rows, kTile]
+    float* corrections;     // [rows]
+    AttendState state;
+};
+
+// Offsets into the scratch memory.
+struct AttendLayout {
+    AttendLayout(int tokens, int heads, int rows, int chunks, int v_padded, int threads);
+
+    [[nodiscard]] AttendSpace space(std::byte* scratch, int member) const;
+    [[nodiscard]] AttendState slot(std::byte* scratch, int64_t i) const;
+    // The maximum and the sum of each token's head, over all segments merged so far: two arrays of [tokens * heads].
+    [[nodiscard]] float* totals(std::byte* scratch) const { return reinterpret_cast<float*>(scratch + totals_at); }
+    [[nodiscard]] AttendBlock* blocks(std::byte* scratch) const { return reinterpret_cast<AttendBlock*>(scratch); }
+
+    int rows;
+    int chunks;
+    int v_padded;
+    size_t totals_at;
+    size_t spaces_at;
+    size_t space_bytes;
+    size_t slots_at;
+    size_t slot_bytes;
+};
+
+// The tile that starts at a position: which of its positions the sequence has, and where.
+struct TileLanes {
+    uint32_t present = 0;
+    int32_t cells[kTile];
+    int32_t turns[kTile];  // set where present
+};
+
+// Walks the tiles of a sequence upwards.
+class LaneFinder {
+  public:
+    explicit LaneFinder(std::span<const kv::Run> runs) : runs_(runs) {}
+    // Requires: starts do not fall from call to call.
+    void find(int32_t start, TileLanes& lanes);
+
+  private:
+    std::span<const kv::Run> runs_;
+    size_t first_ = 0;  // runs before it end at or before the last start
+};
+
+// The lanes of the tile at `start` that lie in an interval.
+uint32_t lanes_in(const kv::Interval& interval, int32_t start);
+
+}  // namespace cellar::ops::cpu_impl
