@@ -134,22 +134,31 @@ int64_t TensorRecipe::elements() const {
     return count;
 }
 
-std::string folder() {
-    return CELLAR_SOURCE_DIR "/../shared/golden";
-}
-
-bool available() {
-    return std::filesystem::is_directory(folder());
+std::vector<std::string> folders() {
+    std::vector<std::string> out{CELLAR_SOURCE_DIR "/tests/data/golden"};
+    const std::string shared = CELLAR_SOURCE_DIR "/../shared/golden";
+    if (std::filesystem::is_directory(shared)) out.push_back(shared);
+    return out;
 }
 
 std::vector<std::string> names() {
     std::vector<std::string> found;
-    if (!available()) return found;
-    for (const auto& entry : std::filesystem::directory_iterator(folder())) {
-        if (entry.path().extension() == ".logits") found.push_back(entry.path().stem().string());
+    for (const std::string& folder : folders()) {
+        for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+            if (entry.path().extension() == ".logits") found.push_back(entry.path().stem().string());
+        }
     }
     std::sort(found.begin(), found.end());
+    found.erase(std::unique(found.begin(), found.end()), found.end());
     return found;
+}
+
+Result<Recipe> read_named(const std::string& name) {
+    for (const std::string& folder : folders()) {
+        const std::string path = folder + "/" + name + ".json";
+        if (std::filesystem::exists(path)) return read_recipe(path);
+    }
+    return fail("there is no golden recipe '{}'", name);
 }
 
 Result<Recipe> read_recipe(const std::string& path) {

@@ -36,16 +36,13 @@ struct Recipe {
     double max_abs_logit = 0;
 };
 
-// The folder with the recipes, and whether it is there.
-std::string folder();
-bool available();
+// The folders with recipes: the repository's own, and one with many more beside the checkout where it is there.
+std::vector<std::string> folders();
 // Names of all recipes, sorted: "llama", "qwen3-hd80".
 std::vector<std::string> names();
 
 [[nodiscard]] Result<Recipe> read_recipe(const std::string& path);
-[[nodiscard]] inline Result<Recipe> read_named(const std::string& name) {
-    return read_recipe(folder() + "/" + name + ".json");
-}
+[[nodiscard]] Result<Recipe> read_named(const std::string& name);
 
 // The values of a tensor in storage order.
 std::vector<float> make_values(const TensorRecipe& tensor, uint64_t weight_seed);
