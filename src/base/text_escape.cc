@@ -15,6 +15,10 @@ bool misleads(char32_t code) {
            (code >= 0xfff9 && code <= 0xfffb);                   // interlinear annotation
 }
 
+void append_hex(std::string& out, char byte) {
+    fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(byte));
+}
+
 void append_ascii(std::string& out, char c, EscapeKeep keep) {
     const auto code = static_cast<unsigned char>(c);
     const bool kept = keep == EscapeKeep::LinesAndTabs && (c == '\n' || c == '\t');
@@ -27,7 +31,7 @@ void append_ascii(std::string& out, char c, EscapeKeep keep) {
     } else if (c == '\r') {
         out += "\\r";
     } else {
-        fmt::format_to(std::back_inserter(out), "\\x{:02x}", code);
+        append_hex(out, c);
     }
 }
 
@@ -53,22 +57,23 @@ Utf8Front utf8_front(std::string_view text) {
     return {length, code};
 }
 
+size_t append_escaped(std::string_view text, EscapeKeep keep, std::string& out) {
+    const Utf8Front front = utf8_front(text);
+    const std::string_view character = text.substr(0, front.length == 0 ? 1 : static_cast<size_t>(front.length));
+    if (front.length == 1) {
+        append_ascii(out, text[0], keep);
+    } else if (front.length == 0 || misleads(front.code)) {
+        for (const char byte : character) append_hex(out, byte);
+    } else {
+        out += character;
+    }
+    return character.size();
+}
+
 std::string escape_for_terminal(std::string_view text, EscapeKeep keep) {
     std::string out;
     out.reserve(text.size());
-    while (!text.empty()) {
-        const Utf8Front front = utf8_front(text);
-        if (front.length == 0) {
-            fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(text[0]));
-        } else if (front.length == 1) {
-            append_ascii(out, text[0], keep);
-        } else if (misleads(front.code)) {
-            fmt::format_to(std::back_inserter(out), "\\u{{{:04x}}}", static_cast<uint32_t>(front.code));
-        } else {
-            out.append(text.substr(0, static_cast<size_t>(front.length)));
-        }
-        text.remove_prefix(front.length == 0 ? 1 : static_cast<size_t>(front.length));
-    }
+    while (!text.empty()) text.remove_prefix(append_escaped(text, keep, out));
     return out;
 }
 

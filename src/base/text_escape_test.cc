@@ -42,8 +42,8 @@ TEST(TextEscape, ControlsAreShown) {
     EXPECT_EQ(escape_for_terminal(std::string_view("\0\x7f", 2)), "\\x00\\x7f");
     EXPECT_EQ(escape_for_terminal("\xc2\x9b"
                                   "31m"),
-              "\\u{009b}31m");
-    EXPECT_EQ(escape_for_terminal("\xe2\x80\xaegpj.exe\xe2\x81\xa6"), "\\u{202e}gpj.exe\\u{2066}");
+              "\\xc2\\x9b31m");
+    EXPECT_EQ(escape_for_terminal("\xe2\x80\xaegpj.exe\xe2\x81\xa6"), "\\xe2\\x80\\xaegpj.exe\\xe2\\x81\\xa6");
 }
 
 TEST(TextEscape, BytesThatAreNoTextAreShown) {
