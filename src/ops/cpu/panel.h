@@ -18,38 +18,39 @@ struct PanelFormat {
     int sub = 32;          // columns that share a scale
     bool per_256 = false;  // activations have one scale for each 256, not for each 32
     bool minimum = false;
-    bool wide = false;  // quants use all 8 bits with a sign
-    int offset = 0;     // of the quants as they are in a panel; for wide ones, where the machine wants them unsigned
+    bool wide = false;    // quants use all 8 bits with a sign
+    int offset = 0;       // of the quants in a panel; of wide ones, where the machine wants them unsigned
+    int block_bytes = 0;  // in the file: of 256 columns with per_256, else of 32
 };
 
 constexpr PanelFormat panel_format(DType type) {
     switch (type) {
         case DType::Q4_0:
-            return {32, false, false, false, 8};
+            return {32, false, false, false, 8, 18};
         case DType::Q4_1:
-            return {32, false, true, false, 0};
+            return {32, false, true, false, 0, 20};
         case DType::Q5_0:
-            return {32, false, false, false, 16};
+            return {32, false, false, false, 16, 22};
         case DType::Q5_1:
-            return {32, false, true, false, 0};
+            return {32, false, true, false, 0, 24};
         case DType::Q8_0:
-            return {32, false, false, true, 128};
+            return {32, false, false, true, 128, 34};
         case DType::IQ4_NL:
-            return {32, false, false, true, 128};
+            return {32, false, false, true, 128, 18};
         case DType::MXFP4:
-            return {32, false, false, false, 12};
+            return {32, false, false, false, 12, 17};
         case DType::Q2_K:
-            return {16, true, true, false, 0};
+            return {16, true, true, false, 0, 84};
         case DType::Q3_K:
-            return {16, true, false, false, 4};
+            return {16, true, false, false, 4, 110};
         case DType::Q4_K:
-            return {32, true, true, false, 0};
+            return {32, true, true, false, 0, 144};
         case DType::Q5_K:
-            return {32, true, true, false, 0};
+            return {32, true, true, false, 0, 176};
         case DType::Q6_K:
-            return {16, true, false, false, 32};
+            return {16, true, false, false, 32, 210};
         case DType::IQ4_XS:
-            return {32, true, false, true, 128};
+            return {32, true, false, true, 128, 136};
         default:
             return {};
     }

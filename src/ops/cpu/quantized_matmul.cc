@@ -10,8 +10,7 @@
 
 #include "ops/cpu/target_inl.h"
 
-#include "ops/cpu/panel_inl.h"
-#include "ops/cpu/unpack_inl.h"
+#include "ops/cpu/fill_inl.h"
 
 #include <algorithm>
 
@@ -36,29 +35,21 @@ struct Piece {
 template <DType type>
 constexpr int kOffset = panel_format(type).wide && !kUnsignedWide ? 0 : panel_format(type).offset;
 
-// Rewrites columns [column, column + columns) of kLanes rows.
+// Bytes of kChunk columns of a row, at most.
+constexpr int kChunkBytes = 288;
+
+// Rewrites columns [column, column + columns) of `count` rows, at most kLanes; the lanes behind them get rows of zero bytes.
 template <DType type>
-void fill_panel(const uint8_t* const* rows /* [kLanes] */, int64_t column, int columns, Panel& panel) {
+void fill_panel_of(const uint8_t* first, int64_t stride, int count, int64_t column, int columns, Panel& panel) {
     constexpr PanelFormat format = panel_format(type);
     constexpr int block = format.per_256 ? 256 : 32;
-    const int64_t block_bytes = info(type).block_bytes;
-    for (int lane = 0; lane < kLanes; ++lane) {
-        alignas(64) uint8_t q[kChunk];
-        float scale[kChunk / 16];
-        float minimum[kChunk / 16];
-        const uint8_t* b = rows[lane] + column / block * block_bytes;
-        for (int i = 0; i < columns / block; ++i) {
-            unpack_block<type>(b + i * block_bytes, q + i * block, scale + i * (block / format.sub), minimum + i * (block / format.sub));
-        }
-        if constexpr (format.wide && kUnsignedWide) {
-            for (int i = 0; i < kChunk; ++i) q[i] ^= 0x80;
-        }
-        for (int j = 0; j < columns / 4; ++j) std::memcpy(panel.q[j] + lane * 4, q + j * 4, 4);
-        for (int s = 0; s < columns / format.sub; ++s) panel.scale[s][lane] = scale[s];
-        if constexpr (format.minimum) {
-            for (int s = 0; s < columns / format.sub; ++s) panel.minimum[s][lane] = minimum[s];
-        }
+    const uint8_t* at = first + column / block * format.block_bytes;
+    if (count == kLanes) return fill_panel<type>({at, stride}, columns, panel);
+    uint8_t padded[kLanes][kChunkBytes] = {};
+    for (int lane = 0; lane < count; ++lane) {
+        std::memcpy(padded[lane], at + lane * stride, static_cast<size_t>(columns / block) * format.block_bytes);
     }
+    fill_panel<type>({padded[0], kChunkBytes}, columns, panel);
 }
 
 template <DType type, int tokens>
@@ -116,13 +107,9 @@ void multiply_piece(const MatmulArgs& args, size_t x_bytes, size_t w_bytes, cons
     for (int64_t column = 0; column < args.w.cols; column += kChunk) {
         const int columns = static_cast<int>(std::min<int64_t>(kChunk, args.w.cols - column));
         for (int p = 0; p < panel_count; ++p) {
-            const uint8_t* rows[kLanes];
-            for (int lane = 0; lane < kLanes; ++lane) {
-                // Lanes behind the last row repeat it; nobody reads their sums.
-                const int64_t row = piece.row + std::min(p * kLanes + lane, piece.rows - 1);
-                rows[lane] = reinterpret_cast<const uint8_t*>(args.w.data) + static_cast<size_t>(row) * w_bytes;
-            }
-            fill_panel<type>(rows, column, columns, panels[p]);
+            const int count = std::min(kLanes, piece.rows - p * kLanes);
+            const uint8_t* first = reinterpret_cast<const uint8_t*>(args.w.data) + static_cast<size_t>(piece.row + p * kLanes) * w_bytes;
+            fill_panel_of<type>(first, static_cast<int64_t>(w_bytes), count, column, columns, panels[p]);
         }
         int at = 0;
         for (; at + kTokens <= piece.tokens; at += kTokens) {
