@@ -28,7 +28,8 @@ double activation(Activation kind, double x) {
         case Activation::Silu:
             return x / (1.0 + std::exp(-x));
         case Activation::Gelu:
-            return 0.5 * x * (1.0 + std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+            // 0.5 (1 + tanh u) = 1 / (1 + e^(-2 u)), without the cancellation.
+            return x / (1.0 + std::exp(-1.5957691216057307118 * (x + 0.044715 * x * x * x)));
         case Activation::GeluErf:
             return 0.5 * x * std::erfc(-x * 0.70710678118654752440);
         case Activation::Relu:

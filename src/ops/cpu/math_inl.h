@@ -82,11 +82,11 @@ HWY_INLINE V tanh(D d, V x) {
     return keep_nan(d, x, hn::CopySign(magnitude, x));
 }
 
-// erfc(z) for z >= 0: t R(t) e^(-z z) with t = 1 / (1 + z / 2). The rounding of z z is worked back in.
+// erfc(|x| / sqrt 2): t R(t) e^(-x x / 2) with t = 1 / (1 + |x| / (2 sqrt 2)). The rounding of x x is worked back in.
 template <class D, class V>
-HWY_INLINE V erfc_of_positive(D d, V z) {
+HWY_INLINE V normal_tails(D d, V x) {
     const V one = hn::Set(d, 1.0F);
-    const V t = hn::Div(one, hn::MulAdd(z, hn::Set(d, 0.5F), one));
+    const V t = hn::Div(one, hn::MulAdd(hn::Abs(x), hn::Set(d, 0.353553390593F), one));
     V p = hn::Set(d, 0.0174617482865F);
     p = hn::MulAdd(p, t, hn::Set(d, -0.149686440919F));
     p = hn::MulAdd(p, t, hn::Set(d, 0.486789891082F));
@@ -97,9 +97,10 @@ HWY_INLINE V erfc_of_positive(D d, V z) {
     p = hn::MulAdd(p, t, hn::Set(d, 0.23721159444F));
     p = hn::MulAdd(p, t, hn::Set(d, 0.283001592011F));
     p = hn::MulAdd(p, t, hn::Set(d, 0.282058422352F));
-    const V square = hn::Mul(z, z);
-    const V lost = hn::MulSub(z, z, square);
-    const V power = exp_saturated(d, hn::Neg(square));
+    const V half = hn::Set(d, 0.5F);
+    const V square = hn::Mul(x, x);
+    const V lost = hn::Mul(hn::MulSub(x, x, square), half);
+    const V power = exp_saturated(d, hn::Neg(hn::Mul(square, half)));
     return hn::Mul(hn::Mul(p, t), hn::NegMulAdd(power, lost, power));
 }
 
@@ -112,7 +113,7 @@ HWY_INLINE V gelu_tanh(D d, V x) {
 
 template <class D, class V>
 HWY_INLINE V gelu_erf(D d, V x) {
-    const V tail = erfc_of_positive(d, hn::Mul(hn::Abs(x), hn::Set(d, 0.707106781187F)));
+    const V tail = normal_tails(d, x);
     const V two = hn::Set(d, 2.0F);
     const V share = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(two, tail));
     return hn::Mul(hn::Mul(x, hn::Set(d, 0.5F)), share);

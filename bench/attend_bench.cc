@@ -1,0 +1,154 @@
+// Attention of one token at depth, against the time of reading its cache: 24 layers, 2 KV heads of width 64, 7 query heads each.
+//
+//   attend_bench [THREADS] [POSITIONS] [QUERIES]
+//
+// "dense" has the cells of the sequence in one run, "scattered" has every block of 32 cells somewhere else.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <random>
+#include <vector>
+
+#include "base/thread_team.h"
+#include "ops/ops.h"
+
+namespace {
+
+using namespace cellar;  // NOLINT: a program of one file
+
+constexpr int kLayers = 24;
+constexpr int kKvHeads = 2;
+constexpr int kPerKvHead = 7;
+constexpr int kWidth = 64;
+constexpr int kHeads = kKvHeads * kPerKvHead;
+constexpr int kBlock = 32;
+
+// Processor time of all threads: what a pass costs where other programs take turns on the cores.
+double cpu_seconds() {
+    return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+
+double seconds() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+class Bench {
+  public:
+    Bench(kv::RowFormat format, int positions, int queries, bool scattered, ThreadTeam& team)
+        : positions_(positions), queries_(queries), team_(team), row_bytes_(kv::head_row_bytes(format, kWidth)) {
+        const int cells = (positions + kBlock - 1) / kBlock * kBlock;
+        std::vector<int32_t> blocks;
+        for (int b = 0; b < cells / kBlock; ++b) blocks.push_back(b);
+        std::mt19937 random(1);
+        if (scattered) std::shuffle(blocks.begin(), blocks.end(), random);
+        for (int p = 0; p < positions; p += kBlock) {
+            const int32_t cell = blocks[static_cast<size_t>(p / kBlock)] * kBlock;
+            const int32_t len = std::min(kBlock, positions - p);
+            if (!runs_.empty() && runs_.back().cell + runs_.back().len == cell) {
+                runs_.back().len += len;
+            } else {
+                runs_.push_back({p, cell, len, 0});
+            }
+        }
+        const size_t head = row_bytes_ * static_cast<size_t>(cells);
+        for (std::vector<std::byte>& memory : memory_) {
+            memory.resize(head * kKvHeads * kLayers);
+            tables_.push_back({memory.data(), head * kKvHeads, head, row_bytes_, format, kKvHeads, kWidth});
+        }
+        fill(random);
+    }
+
+    struct Times {
+        double wall_ms;
+        double cpu_ms;
+    };
+
+    // For all layers: the medians of several passes.
+    Times measure() {
+        std::vector<double> wall;
+        std::vector<double> cpu;
+        for (const double end = seconds() + 1.0; seconds() < end || wall.size() < 5;) {
+            const double start = seconds();
+            const double cpu_start = cpu_seconds();
+            for (int layer = 0; layer < kLayers; ++layer) {
+                args_.plane = layer;
+                ops::cpu().attend(args_, team_);
+            }
+            wall.push_back((seconds() - start) * 1e3);
+            cpu.push_back((cpu_seconds() - cpu_start) * 1e3);
+        }
+        std::sort(wall.begin(), wall.end());
+        std::sort(cpu.begin(), cpu.end());
+        return {wall[wall.size() / 2], cpu[cpu.size() / 2]};
+    }
+
+    [[nodiscard]] double bytes() const { return static_cast<double>(row_bytes_) * 2 * kKvHeads * kLayers * positions_; }
+
+  private:
+    void fill(std::mt19937& random) {
+        std::normal_distribution<float> normal;
+        const int cols = kKvHeads * kWidth;
+        std::vector<float> rows(static_cast<size_t>(positions_) * cols);
+        for (float& x : rows) x = normal(random);
+        std::vector<int32_t> cells;
+        for (const kv::Run& run : runs_) {
+            for (int32_t i = 0; i < run.len; ++i) cells.push_back(run.cell + i);
+        }
+        visible_.resize(static_cast<size_t>(queries_));
+        for (int q = 0; q < queries_; ++q) visible_[static_cast<size_t>(q)] = {{}, {0, positions_ - queries_ + q + 1}};
+        seqs_ = {{0, queries_, positions_ - queries_, runs_}};
+        group_ = {kv::Keep::all(), tables_, seqs_, visible_, cells};
+        for (int layer = 0; layer < kLayers; ++layer) {
+            for (const int row : {0, 1}) ops::cpu().store_rows({rows.data(), positions_, cols, cols}, group_, layer, row, team_);
+        }
+        q_.resize(static_cast<size_t>(queries_) * kHeads * kWidth);
+        for (float& x : q_) x = normal(random);
+        out_.resize(q_.size());
+        scratch_.resize(ops::cpu().attend_scratch_bytes(queries_, kHeads, kWidth, positions_, team_.size()) + 64);
+        args_.q = {q_.data(), queries_, kHeads * kWidth, kHeads * kWidth};
+        args_.out = {out_.data(), queries_, kHeads * kWidth, kHeads * kWidth};
+        args_.heads = kHeads;
+        args_.group = &group_;
+        args_.scale = 1.0F / std::sqrt(static_cast<float>(kWidth));
+        args_.scratch = scratch_.data() + (64 - reinterpret_cast<uintptr_t>(scratch_.data()) % 64) % 64;
+        args_.scratch_bytes = scratch_.size() - 64;
+    }
+
+    int positions_;
+    int queries_;
+    ThreadTeam& team_;
+    size_t row_bytes_;
+    std::vector<std::byte> memory_[2];
+    std::vector<kv::RowTable> tables_;
+    std::vector<kv::Run> runs_;
+    std::vector<kv::Visible> visible_;
+    std::vector<kv::SeqView> seqs_;
+    kv::GroupView group_;
+    std::vector<float> q_;
+    std::vector<float> out_;
+    std::vector<std::byte> scratch_;
+    ops::AttendArgs args_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const int threads = argc > 1 ? std::atoi(argv[1]) : usable_cpus();
+    const int positions = argc > 2 ? std::atoi(argv[2]) : 8192;
+    const int queries = argc > 3 ? std::atoi(argv[3]) : 1;
+    ThreadTeam team(threads);
+    std::printf("%s, %d threads, %d positions, %d queries\n", std::string(ops::cpu_target()).c_str(), threads, positions, queries);
+    for (const kv::RowFormat format : {kv::RowFormat::F16, kv::RowFormat::Q8_0, kv::RowFormat::BF16, kv::RowFormat::F32}) {
+        for (const bool scattered : {false, true}) {
+            Bench bench(format, positions, queries, scattered, team);
+            const Bench::Times t = bench.measure();
+            const double gflop = 4.0 * kLayers * kHeads * kWidth * static_cast<double>(positions) * queries * 1e-9;
+            std::printf("%-5s %-9s %8.2f ms  %6.1f GB/s  %7.1f GFLOP/s   (%.2f ms of processor time)\n", std::string(kv::name(format)).c_str(),
+                        scattered ? "scattered" : "dense", t.wall_ms, bench.bytes() / t.wall_ms * 1e-6, gflop / t.wall_ms * 1e3, t.cpu_ms);
+        }
+    }
+    return 0;
+}
