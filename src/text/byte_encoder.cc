@@ -83,6 +83,24 @@ class ByteEncoder final : public Encoder {
         return {};
     }
 
+    // Requires: all merges are there.
+    Result<void> settle_missing_bytes() {
+        const auto missing = std::find(single_.begin(), single_.end(), -1);
+        if (missing == single_.end()) return {};
+        if (unknown_ >= 0) {
+            instead_ = {unknown_};
+            return {};
+        }
+        for (const char c : kReplacement) {
+            if (single_[static_cast<uint8_t>(c)] < 0) {
+                return fail("vocabulary: byte 0x{:02X} has no token, nor has the replacement character U+FFFD, and there is no unknown token",
+                            missing - single_.begin());
+            }
+        }
+        encode(kReplacement, instead_);
+        return {};
+    }
+
     void encode(std::string_view text, std::vector<int32_t>& out) const override {
         std::vector<size_t> ends;
         pretokenizer_.split(text, ends);
@@ -125,8 +143,8 @@ class ByteEncoder final : public Encoder {
         queue.for_each([&](const Symbol& symbol) {
             if (symbol.id >= 0) {
                 out.push_back(symbol.id);
-            } else if (unknown_ >= 0) {
-                out.push_back(unknown_);
+            } else {
+                out.insert(out.end(), instead_.begin(), instead_.end());
             }
         });
     }
@@ -138,6 +156,7 @@ class ByteEncoder final : public Encoder {
     MergeTable merges_;
     std::array<std::string, 256> spelling_;  // of each byte
     std::array<int32_t, 256> single_{};      // its token, or -1
+    std::vector<int32_t> instead_;           // of a byte that has no token
 };
 
 }  // namespace
@@ -147,6 +166,7 @@ Result<std::unique_ptr<Encoder>> make_byte_encoder(const EncoderInput& input) {
     CELLAR_TRY(Pretokenizer pretokenizer, Pretokenizer::make(input.data.pre));
     auto encoder = std::make_unique<ByteEncoder>(input, std::move(pretokenizer));
     CELLAR_TRY_VOID(encoder->add_merges(input.data.merges));
+    CELLAR_TRY_VOID(encoder->settle_missing_bytes());
     return encoder;
 }
 

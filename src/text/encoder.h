@@ -46,7 +46,7 @@ bool is_text(TokenType type);
 [[nodiscard]] Result<std::unique_ptr<Encoder>> make_score_encoder(const EncoderInput& input);
 
 // Cuts text into words, writes each byte as a character, and merges neighbours in the order of the merge list. A byte whose
-// character is no piece becomes the unknown token, or nothing if there is none.
+// character is no piece becomes the unknown token; if there is none, U+FFFD.
 [[nodiscard]] Result<std::unique_ptr<Encoder>> make_byte_encoder(const EncoderInput& input);
 
 struct SpaceRules {

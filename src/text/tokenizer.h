@@ -3,8 +3,8 @@
 //
 // Thread rule: a Tokenizer does not change after make(); any number of threads may use it at once.
 //
-// 1. encode() takes any bytes. Byte-level vocabularies and those with byte tokens spell bytes that are not UTF-8 as they are;
-//    unigram vocabularies see U+FFFD in the place of each.
+// 1. encode() takes any bytes. Those that are not UTF-8 are spelt as they are where the vocabulary has tokens for them ("gpt2",
+//    and "llama" with byte tokens); else, and with "t5" always, each becomes U+FFFD or the unknown token.
 // 2. encode() costs O(n log n) in the length of the text, whatever stands in it, plus O(n) for each different special token that
 //    the text spells.
 // 3. Every id that encode() returns is in [0, size()), and a control token is among them only as EncodeOptions say.
