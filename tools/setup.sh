@@ -2,7 +2,7 @@
 # Needs: root, the absolute path of the checkout.
 # shellcheck shell=sh disable=SC2034,SC2154
 
-run_packages="g++ cmake ninja-build pkg-config libhwy-dev libpcre2-dev libutf8proc-dev nlohmann-json3-dev libcli11-dev libfmt-dev libexpected-dev libxxhash-dev"
+run_packages="g++ cmake ninja-build pkg-config libhwy-dev libpcre2-dev libutf8proc-dev nlohmann-json3-dev libcli11-dev libfmt-dev libexpected-dev libxxhash-dev libedit-dev"
 test_packages="libgtest-dev librapidcheck-dev"
 check_packages="clang libclang-rt-14-dev clang-format"
 

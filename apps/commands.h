@@ -1,0 +1,112 @@
+#pragma once
+// The commands of the program: what the command line filled in, and what runs it. Each returns the exit code, or an error that
+// the program prints as one line.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/settings.h"
+
+namespace cellar::apps {
+
+enum class Thinking { Dim, Show, Hide };  // what happens with the text between <think> and </think>
+
+struct RunArgs {
+    std::string model;
+    std::optional<std::string> prompt;       // -p
+    std::optional<std::string> prompt_file;  // -f; "-" is stdin
+    std::string system;
+    std::optional<std::string> template_file;
+    bool raw = false;
+    std::string max_tokens;  // -n
+    std::vector<std::string> stops;
+    bool ignore_eos = false;
+    bool special = false;
+    bool json = false;
+    bool dump_graph = false;
+    std::string graph_form = "text";
+    std::string thinking = "dim";
+    SamplingSettings sampling;
+    EngineSettings engine;
+};
+Result<int> run(const RunArgs& args);
+
+struct ChatArgs {
+    std::string model;
+    std::string system;
+    std::optional<std::string> template_file;
+    std::string max_tokens;
+    std::string thinking = "dim";
+    SamplingSettings sampling;
+    EngineSettings engine;
+};
+Result<int> chat(const ChatArgs& args);
+
+struct InspectArgs {
+    std::string model;
+    bool tensors = false;
+    bool keys = false;
+    bool json = false;
+    EngineSettings engine;
+};
+Result<int> inspect(const InspectArgs& args);
+
+struct BenchArgs {
+    std::string model;
+    int64_t prompt = 512;
+    int64_t gen = 64;
+    int64_t depth = 0;
+    int reps = 3;
+    bool json = false;
+    EngineSettings engine;
+};
+Result<int> bench(const BenchArgs& args);
+
+struct PerplexityArgs {
+    std::string model;
+    std::string file;
+    int64_t window = 512;
+    bool json = false;
+    EngineSettings engine;
+};
+Result<int> perplexity(const PerplexityArgs& args);
+
+struct LogitsArgs {
+    std::string model;
+    std::string tokens;
+    std::string out;
+    int64_t last = 0;  // 0: all
+    EngineSettings engine;
+};
+Result<int> logits(const LogitsArgs& args);
+
+struct TokenizeArgs {
+    std::string model;
+    std::optional<std::string> prompt;
+    std::optional<std::string> prompt_file;
+    bool ids = false;
+    bool no_bos = false;
+    bool special = false;
+};
+Result<int> tokenize(const TokenizeArgs& args);
+
+struct TemplateArgs {
+    std::optional<std::string> model;
+    std::optional<std::string> file;
+    std::string input;
+};
+Result<int> render_template(const TemplateArgs& args);
+
+Result<int> config(const EngineSettings& settings);
+
+// A prompt from -p, from -f, or from stdin when neither is given and stdin is no terminal.
+Result<std::string> read_prompt(const std::optional<std::string>& text, const std::optional<std::string>& file);
+// A text file of the user's, "-" for stdin.
+Result<std::string> read_text(const std::string& path);
+Result<Thinking> parse_thinking(const std::string& text);
+// What the flag asked for; -1 without one.
+Result<int64_t> parse_max_tokens(const std::string& text);
+// A line for stderr: tokens, speed, what was reused, bytes of the cache.
+std::string summary(const Engine& engine, const Answer& answer);
+
+}  // namespace cellar::apps

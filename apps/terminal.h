@@ -1,0 +1,51 @@
+#pragma once
+// What differs between a terminal and a pipe: colours, moving status lines, escaped control characters, Ctrl-C.
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/engine.h"
+
+namespace cellar::apps {
+
+bool stdout_is_terminal();
+bool stderr_is_terminal();
+bool stdin_is_terminal();
+
+// One line on stderr, "cellar: ...", control characters escaped.
+void say(std::string_view line);
+
+// Text of a model on stdout: bytes into a pipe; escaped, but for lines and tabs, on a terminal. Written at once.
+// False when nobody reads it any more.
+bool print_text(std::string_view text);
+// The same, dim on a terminal.
+bool print_dim(std::string_view text);
+
+// A line on stderr that moves while something takes long; nothing at all when stderr is no terminal.
+class StatusLine {
+  public:
+    explicit StatusLine(std::string_view text = {});
+    ~StatusLine() { clear(); }
+    StatusLine(const StatusLine&) = delete;
+    StatusLine& operator=(const StatusLine&) = delete;
+    void show(std::string_view text);
+    void clear();
+
+  private:
+    bool shown_ = false;
+};
+
+// A Progress that shows "reading 512 of 4096 tokens" for prompts of several chunks.
+Progress prompt_progress(StatusLine& status);
+
+// Set by Ctrl-C from the first call on. The second Ctrl-C in a row, unseen by the program, ends it.
+Cancel& interrupts();
+
+// A line of input: with editing and history on a terminal, plain elsewhere. Nothing at the end of input.
+// On a terminal Ctrl-C gives an empty line with `interrupted` set.
+std::optional<std::string> read_line(const std::string& prompt, bool& interrupted);
+
+// All of stdin, every byte.
+std::string read_stdin();
+
+}  // namespace cellar::apps

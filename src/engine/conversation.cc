@@ -1,0 +1,140 @@
+#include "engine/conversation.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "text/detokenizer.h"
+
+namespace cellar {
+namespace {
+
+std::string spelling(const text::Tokenizer& words, std::optional<int32_t> id) { return id ? words.decode(*id, true) : std::string(); }
+
+std::string spell_answer(const text::Tokenizer& words, const std::vector<int32_t>& tokens) {
+    text::Detokenizer detokenizer(words, {true, false});
+    std::string out;
+    for (const int32_t id : tokens) out += detokenizer.push(id);
+    return out + detokenizer.finish();
+}
+
+}  // namespace
+
+std::vector<int32_t> encode_prompt(const text::Tokenizer& words, std::string_view prompt) {
+    const std::string bos = spelling(words, words.bos());
+    const bool has_bos = !bos.empty() && prompt.starts_with(bos);
+    return words.encode(prompt, {!has_bos, true});
+}
+
+Conversation::Conversation(Engine& engine, ConversationOptions options, jinja::Template chat, SeqId seq)
+    : engine_(engine), options_(std::move(options)), template_(std::move(chat)), seq_(seq) {}
+
+Conversation::~Conversation() { engine_.cache().close(seq_); }
+
+Result<std::unique_ptr<Conversation>> Conversation::make(Engine& engine, ConversationOptions options) {
+    const model::Model& model = engine.model();
+    if (model.tokenizer() == nullptr) return fail("{}", model.why_no_tokenizer());
+    if (!options.template_text && !model.chat_template())
+        return fail("{}: the file has no chat template (tokenizer.chat_template); give one with --template FILE, or use raw prompts", model.file().path());
+    const std::string& source = options.template_text ? *options.template_text : *model.chat_template();
+    auto parsed = jinja::Template::parse(source);
+    if (!parsed) return fail("the chat template of {}: {}", model.file().path(), parsed.error().message);
+    CELLAR_TRY(const SeqId seq, engine.cache().open());
+    return std::unique_ptr<Conversation>(new Conversation(engine, std::move(options), *std::move(parsed), seq));
+}
+
+bool ends_in_thinking(std::string_view prompt) {
+    const size_t open = prompt.rfind("<think>");
+    return open != std::string_view::npos && prompt.find("</think>", open) == std::string_view::npos;
+}
+
+Result<std::string> Conversation::render() const { return render(messages_); }
+
+Result<std::string> Conversation::render_with(const std::string& text) const {
+    std::vector<Message> messages = messages_;
+    messages.push_back({"user", text});
+    return render(messages);
+}
+
+Result<std::string> Conversation::render(const std::vector<Message>& history) const {
+    const text::Tokenizer& words = *engine_.model().tokenizer();
+    nlohmann::ordered_json variables;
+    auto& messages = variables["messages"] = nlohmann::ordered_json::array();
+    const auto add = [&](const std::string& role, const std::string& content) { messages.push_back({{"role", role}, {"content", content}}); };
+    if (!options_.system.empty()) add("system", options_.system);
+    for (const Message& message : history) add(message.role, message.content);
+    variables["add_generation_prompt"] = true;
+    variables["bos_token"] = spelling(words, words.bos());
+    variables["eos_token"] = spelling(words, words.eos());
+    if (options_.thinking) variables["enable_thinking"] = *options_.thinking;
+    auto text = template_.render(variables);
+    if (!text) return fail("the chat template of {}: {}", engine_.model().file().path(), text.error().message);
+    return text;
+}
+
+// Text after this many tokens can be cut into tokens on its own: nothing would put a space before it that is not there.
+bool Conversation::can_cut_after(size_t tokens) const {
+    const text::Tokenizer& words = *engine_.model().tokenizer();
+    if (tokens == 0 || !words.adds_space()) return true;
+    const text::TokenType type = words.type(tokens_[tokens - 1]);
+    return type == text::TokenType::Control || type == text::TokenType::UserDefined;
+}
+
+std::vector<int32_t> Conversation::tokens_of(const std::string& prompt) {
+    const text::Tokenizer& words = *engine_.model().tokenizer();
+    const auto fits = [&](const Mark& mark) { return can_cut_after(mark.tokens) && prompt.compare(0, mark.text, text_, 0, mark.text) == 0 && prompt.size() >= mark.text; };
+    while (!marks_.empty() && !fits(marks_.back())) marks_.pop_back();
+    if (marks_.empty()) {
+        tokens_ = encode_prompt(words, prompt);
+    } else {
+        tokens_.resize(marks_.back().tokens);
+        const std::vector<int32_t> rest = words.encode(std::string_view(prompt).substr(marks_.back().text), {false, true});
+        tokens_.insert(tokens_.end(), rest.begin(), rest.end());
+    }
+    text_ = prompt;
+    marks_.push_back({text_.size(), tokens_.size()});
+    return tokens_;
+}
+
+Result<Answer> Conversation::answer(const GenerateOptions& options, const TakeText& take, const Cancel* cancel, const Progress& progress) {
+    CELLAR_TRY(const std::string prompt, render());
+    const std::vector<int32_t> tokens = tokens_of(prompt);
+    CELLAR_TRY(Answer answer, generate(engine_, seq_, tokens, options, take, cancel, progress));
+    messages_.push_back({"assistant", answer.text});
+    tokens_.insert(tokens_.end(), answer.tokens.begin(), answer.tokens.end());
+    text_ += spell_answer(*engine_.model().tokenizer(), answer.tokens);
+    marks_.push_back({text_.size(), tokens_.size()});
+    return answer;
+}
+
+Result<Answer> Conversation::say(std::string text, const GenerateOptions& options, const TakeText& take, const Cancel* cancel, const Progress& progress) {
+    messages_.push_back({"user", std::move(text)});
+    auto result = answer(options, take, cancel, progress);
+    if (!result) messages_.pop_back();
+    return result;
+}
+
+Result<Answer> Conversation::again(const GenerateOptions& options, const TakeText& take, const Cancel* cancel, const Progress& progress) {
+    const bool answered = !messages_.empty() && messages_.back().role == "assistant";
+    if (messages_.empty()) return fail("there is no turn to answer again");
+    std::optional<Message> former;
+    if (answered) {
+        former = std::move(messages_.back());
+        messages_.pop_back();
+    }
+    auto result = answer(options, take, cancel, progress);
+    if (!result && former) messages_.push_back(*std::move(former));
+    return result;
+}
+
+bool Conversation::undo() {
+    if (messages_.empty()) return false;
+    while (!messages_.empty() && messages_.back().role == "assistant") messages_.pop_back();
+    if (!messages_.empty()) messages_.pop_back();
+    return true;
+}
+
+void Conversation::clear() { messages_.clear(); }
+
+void Conversation::set_system(std::string text) { options_.system = std::move(text); }
+
+}  // namespace cellar

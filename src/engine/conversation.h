@@ -1,0 +1,87 @@
+#pragma once
+// A chat: messages, the template that turns them into a prompt, and the tokens that were really sampled.
+//
+// The answers of earlier turns keep the tokens that the model produced, also where their text would be cut into others now, so
+// that a turn runs only what is new. Where a template rewrites what was said, the tokens are kept up to the last
+// boundary that the new prompt still begins with.
+//
+// Thread rule: as the engine's.
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/generate.h"
+#include "text/template/template.h"
+
+namespace cellar {
+
+struct Message {
+    std::string role;  // "system", "user", "assistant"
+    std::string content;
+    friend bool operator==(const Message&, const Message&) = default;
+};
+
+struct ConversationOptions {
+    std::string system;                       // empty: no system message
+    std::optional<std::string> template_text;  // instead of the model's own
+    std::optional<bool> thinking;             // the template's variable enable_thinking; unset: its default
+};
+
+class Conversation {
+  public:
+    // Refuses models without a vocabulary or without a template.
+    static Result<std::unique_ptr<Conversation>> make(Engine& engine, ConversationOptions options);
+    ~Conversation();
+    Conversation(const Conversation&) = delete;
+    Conversation& operator=(const Conversation&) = delete;
+
+    [[nodiscard]] const std::vector<Message>& messages() const { return messages_; }
+    [[nodiscard]] SeqId seq() const { return seq_; }
+
+    // Adds what the user said and lets the model answer. On an error the message is taken back; the answer of a cancelled turn,
+    // as far as it came, is kept.
+    Result<Answer> say(std::string text, const GenerateOptions& options, const TakeText& take = {}, const Cancel* cancel = nullptr, const Progress& progress = {});
+    // Answers the last user message again. Refuses when there is none.
+    Result<Answer> again(const GenerateOptions& options, const TakeText& take = {}, const Cancel* cancel = nullptr, const Progress& progress = {});
+
+    bool undo();                        // takes back the last turn; false when there is none
+    void clear();                       // forgets all turns, keeps the system text
+    void set_system(std::string text);  // from the next turn on
+
+    // The prompt as the template renders it, with the system message and everything said so far.
+    [[nodiscard]] Result<std::string> render() const;
+    // As it would be after the user said this.
+    [[nodiscard]] Result<std::string> render_with(const std::string& text) const;
+
+  private:
+    Conversation(Engine& engine, ConversationOptions options, jinja::Template chat, SeqId seq);
+    [[nodiscard]] Result<std::string> render(const std::vector<Message>& messages) const;
+    Result<Answer> answer(const GenerateOptions& options, const TakeText& take, const Cancel* cancel, const Progress& progress);
+    [[nodiscard]] std::vector<int32_t> tokens_of(const std::string& prompt);
+    [[nodiscard]] bool can_cut_after(size_t tokens) const;
+
+    // A place where text and tokens are known to belong together.
+    struct Mark {
+        size_t text = 0;
+        size_t tokens = 0;
+    };
+
+    Engine& engine_;
+    ConversationOptions options_;
+    jinja::Template template_;
+    SeqId seq_;
+    std::vector<Message> messages_;  // without the system message
+    std::string text_;               // what the last turn's prompt and answer spell
+    std::vector<int32_t> tokens_;    // of text_
+    std::vector<Mark> marks_;        // ascending
+};
+
+// A prompt's tokens: the template's text parsed with special tokens, BOS put before it only where the text does not begin with it.
+std::vector<int32_t> encode_prompt(const text::Tokenizer& words, std::string_view prompt);
+
+// True when a prompt leaves the model in the middle of its thinking: the last <think> is open.
+bool ends_in_thinking(std::string_view prompt);
+
+}  // namespace cellar
