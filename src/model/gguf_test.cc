@@ -170,8 +170,9 @@ TEST(Gguf, GivesTensorsInPlace) {
     EXPECT_EQ(one->n_dims, 2);
     EXPECT_EQ(one->dims, (std::array<int64_t, 4>{3, 2, 1, 1}));
     EXPECT_EQ(one->bytes, 24U);
-    const std::array<float, 6> values{1, 2, 3, 4, 5, 6};
-    EXPECT_EQ(std::memcmp(one->data, values.data(), sizeof(values)), 0);
+    std::array<float, 6> values{};
+    std::memcpy(values.data(), one->data, sizeof(values));
+    EXPECT_EQ(values, (std::array<float, 6>{1, 2, 3, 4, 5, 6}));
     const TensorInfo* two = parsed->tensor("two.weight");
     ASSERT_NE(two, nullptr);
     EXPECT_EQ(two->type, DType::Q8_0);
