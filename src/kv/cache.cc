@@ -1,9 +1,9 @@
 #include "kv/cache.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
+#include "kv/log.h"
 #include "kv/plan.h"
 
 namespace cellar::kv {
@@ -52,7 +52,7 @@ Seq& Cache::seq(SeqId id) {
 
 Seq& Cache::idle_seq(SeqId id) {
     Seq& found = seq(id);
-    CHECK_EQ(found.pending, 0);
+    CHECK(found.pending == 0 && !found.baking);
     return found;
 }
 
@@ -96,42 +96,20 @@ Token Cache::token(SeqId id, int32_t pos) const {
 }
 
 void Cache::copy_tokens(SeqId id, Interval positions, std::span<Token> out) const {
-    const Seq& s = seq(id);
-    CHECK(positions.lo >= 0 && positions.hi <= s.length && static_cast<size_t>(positions.length()) <= out.size());
-    if (positions.length() == 0) return;
-    size_t written = 0;
-    for (auto r = static_cast<size_t>(s.log.find(positions.lo)); written < static_cast<size_t>(positions.length()); ++r) {
-        const Run& run = s.log.runs()[r];
-        const int32_t first = std::max(run.pos, positions.lo);
-        const auto n = static_cast<size_t>(std::min(run.end(), positions.hi) - first);
-        std::memcpy(&out[written], log_->arena().rows()[0].at(0, 0, run.cell + (first - run.pos)), n * sizeof(Token));
-        for (size_t i = 0; i < n; ++i) out[written + i].rotary += run.turn;
-        written += n;
-    }
-}
-
-template <class Same>
-int32_t Cache::common_prefix_if(SeqId id, size_t n, Same same) const {
-    const Seq& s = seq(id);
-    const auto end = static_cast<int32_t>(std::min(n, static_cast<size_t>(s.length)));
-    for (const Run& run : s.log.runs()) {
-        const std::byte* row = log_->arena().rows()[0].at(0, 0, run.cell);
-        for (int32_t pos = run.pos; pos < std::min(run.end(), end); ++pos, row += sizeof(Token)) {
-            Token token;
-            std::memcpy(&token, row, sizeof(Token));
-            token.rotary += run.turn;
-            if (!same(token, pos)) return pos;
-        }
-    }
-    return end;
+    CHECK(positions.lo >= 0 && positions.hi <= seq(id).length);
+    read_log(*log_, seq(id).log, positions, out);
 }
 
 int32_t Cache::common_prefix(SeqId id, std::span<const Token> tokens) const {
-    return common_prefix_if(id, tokens.size(), [&](const Token& t, int32_t pos) { return t == tokens[static_cast<size_t>(pos)]; });
+    const int32_t end = std::min(static_cast<int32_t>(tokens.size()), length(id));
+    return same_until(*log_, seq(id).log, 0, [&](const Token& t, int32_t pos) { return pos < end && t == tokens[static_cast<size_t>(pos)]; });
 }
 
 int32_t Cache::common_prefix(SeqId id, std::span<const int32_t> ids) const {
-    return common_prefix_if(id, ids.size(), [&](const Token& t, int32_t pos) { return t == Token{ids[static_cast<size_t>(pos)], pos, 0}; });
+    const int32_t end = std::min(static_cast<int32_t>(ids.size()), length(id));
+    return same_until(*log_, seq(id).log, 0, [&](const Token& t, int32_t pos) {
+        return pos < end && t == Token{ids[static_cast<size_t>(pos)], pos, 0};
+    });
 }
 
 int32_t Cache::restorable(SeqId id, int32_t n) const {
@@ -168,10 +146,10 @@ Result<SeqId> Cache::fork(SeqId id, int32_t at) {
     CELLAR_TRY(const SeqId child_id, open());
     Seq& child = seq(child_id);
     for (size_t g = 0; g < stores_.size(); ++g) {
-        child.groups[g].share(*stores_[g], parent.groups[g], m);
+        child.groups[g].share(*stores_[g], parent.groups[g].runs(), m);
         child.cut[g] = std::min(parent.cut[g], m);
     }
-    child.log.share(*log_, parent.log, m);
+    child.log.share(*log_, parent.log.runs(), m);
     child.length = m;
     child.pure = std::min(parent.pure, m);
     return child_id;
@@ -208,9 +186,26 @@ Result<void> Cache::remove_and_shift(SeqId id, Interval positions) {
     }
     s.log.remove(*log_, range);
     s.log.shift(range.hi, -by, turn);
+    tidy_log(s);
     s.length -= by;
     s.pure = std::min(s.pure, range.lo);
     return {};
+}
+
+// Copies the log into fresh blocks when too many of its own are nearly empty, so that a log never takes more than about twice its room.
+void Cache::tidy_log(Seq& s) {
+    const auto length = static_cast<size_t>(s.log.empty() ? 0 : s.log.runs().back().end());
+    if (s.log.held().size() <= 2 * (length / log_block_tokens) + 8) return;
+    RunList fresh;
+    std::vector<int32_t> cells(length);
+    if (!fresh.append(*log_, 0, static_cast<int32_t>(length), cells.data())) return;
+    same_until(*log_, s.log, 0, [&](const Token& token, int32_t pos) {
+        write_log(*log_, cells[static_cast<size_t>(pos)], token);
+        return true;
+    });
+    s.log.clear(*log_);
+    s.log.share(*log_, fresh.runs(), INT32_MAX);
+    fresh.clear(*log_);
 }
 
 // --- memory
@@ -234,8 +229,7 @@ CacheStats Cache::stats() const {
     for (const auto& store : stores_) stats.groups.push_back(count(*store));
     stats.log = count(*log_);
     stats.ledger_bytes = budget_.used;
-    stats.table_bytes = budget_.used - static_cast<size_t>(stats.log.blocks_used) * stats.log.block_bytes;
-    for (const GroupStats& g : stats.groups) stats.table_bytes -= static_cast<size_t>(g.blocks_used) * g.block_bytes;
+    stats.table_bytes = budget_.tables;
     return stats;
 }
 

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "kv/bake.h"
 #include "kv/seq.h"
 #include "kv/spec.h"
 #include "kv/step.h"
@@ -31,6 +32,8 @@
 #include "kv/view.h"
 
 namespace cellar::kv {
+
+class Index;
 
 struct CacheLimits {
     int64_t context = 0;      // most positions of one sequence
@@ -119,29 +122,37 @@ class Cache {
     // Returns the cells; every sequence is as it was before begin.
     void abandon(Step& step);
 
+    // --- bake: plain rows instead of turned ones (bake.h). Full when there is no room for them; the sequence is busy until the end.
+    Result<void> begin_bake(SeqId id, Bake& bake);
+    void commit_bake(Bake& bake);
+    void abandon_bake(Bake& bake);
+
     // --- memory
     [[nodiscard]] CacheStats stats() const;
     [[nodiscard]] size_t ledger_bytes() const { return budget_.used; }
     // Gives pages of free blocks back to the operating system, in bulk. Rows that somebody holds are untouched.
     void release_pages();
-    // Moves whole blocks so that runs become long and free blocks gather at the end; stops before more than max_cells would
-    // be moved. The moves have been carried out; replaying them in this order elsewhere gives the same rows.
+    // Moves whole blocks so that they lie in the order in which they are read and free blocks gather at the end, whose pages go back.
+    // Stops before more than max_cells would be moved; needs one free block in a group to move anything there. The moves have been
+    // carried out; each goes to cells that are free at its turn. Requires: no open step or bake.
     std::vector<Move> compact(int64_t max_cells = INT64_MAX);
 
   private:
+    friend class Holding;
+    friend class Index;
     friend std::string verify(const Cache& cache);
+    friend std::string verify(const Index& index);
 
     Cache(CacheSpec spec, CacheLimits limits) : spec_(std::move(spec)), limits_(limits) {}
     Seq& seq(SeqId id);
     [[nodiscard]] const Seq& seq(SeqId id) const;
     Seq& idle_seq(SeqId id);
-    template <class Same>
-    int32_t common_prefix_if(SeqId id, size_t n, Same same) const;
+    void tidy_log(Seq& seq);
     void prepare(Step& step, size_t tokens, size_t parts);
     const Store* reserve(Step& step, const Append& append);
     void fill_view(Step& step, std::span<const Append> appends);
     void take_back(Step& step, std::span<const int32_t> kept);
-    [[nodiscard]] tl::unexpected<Error> full(std::span<const Append> appends, const Store& store) const;
+    [[nodiscard]] tl::unexpected<Error> full(size_t tokens, const Store& store) const;
 
     CacheSpec spec_;
     CacheLimits limits_;
@@ -149,8 +160,10 @@ class Cache {
     std::vector<std::unique_ptr<Store>> stores_;  // one per group
     std::unique_ptr<Store> log_;
     std::vector<Seq> seqs_;  // [max_seqs] slots
+    std::vector<Holding*> holdings_;
     int open_seqs_ = 0;
     int open_steps_ = 0;
+    int open_bakes_ = 0;
     uint64_t next_serial_ = 1;
 };
 

@@ -30,6 +30,7 @@ CacheSpec model_spec(const std::vector<Keep>& keeps);
 
 // The bytes that `tag` stands for in one row of one head. No byte pattern that is poison.
 std::vector<std::byte> row_bytes_of(uint64_t tag, size_t group, size_t row, int plane, int head, size_t bytes);
+void write_row(std::span<const RowTable> rows, size_t group, int32_t cell, uint64_t tag);
 void write_rows(const View& view, int32_t token, uint64_t tag);
 
 // Whether a query at `pos` sees `p`, straight from the words of the design.
@@ -44,6 +45,7 @@ bool model_shift(const CacheSpec& spec, ModelSeq& seq, Interval range);
 
 // Empty when the cache holds exactly what the model says, bytes included; else the first difference.
 std::string compare(const Cache& cache, const std::map<SeqId, ModelSeq>& model);
+std::string compare_seq(const Cache& cache, SeqId id, const ModelSeq& seq);
 std::string compare_view(const View& view, const std::vector<const ModelSeq*>& seqs /* of view.seqs, new tokens included */);
 
 // Random operations on a cache and its model, compared and verified after each. Choices drive it; the same choices do the same.
@@ -52,7 +54,8 @@ struct Scenario {
     CacheLimits limits;
 };
 struct ScenarioCounts {
-    int64_t operations = 0, tokens = 0, forks = 0, full = 0, abandoned = 0, refused_shifts = 0, shifts = 0, removes = 0, inner = 0, compacts = 0;
+    int64_t operations = 0, tokens = 0, forks = 0, full = 0, abandoned = 0, refused_shifts = 0, shifts = 0, removes = 0, inner = 0, compacts = 0,
+            bakes = 0;
 };
 // Empty when all went well.
 std::string run_scenario(const Scenario& scenario, const std::vector<uint32_t>& choices, ScenarioCounts* counts = nullptr);

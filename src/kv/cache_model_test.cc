@@ -40,17 +40,17 @@ static void for_each_row(const RowTable& table, int planes, F f) {
 
 constexpr int model_planes = 2;
 
-void write_rows(const View& view, int32_t token, uint64_t tag) {
-    for (size_t g = 0; g < view.groups.size(); ++g) {
-        const GroupView& group = view.groups[g];
-        const int32_t cell = group.write_cells[static_cast<size_t>(token)];
-        for (size_t r = 0; r < group.rows.size(); ++r) {
-            for_each_row(group.rows[r], model_planes, [&](int plane, int head) {
-                const auto bytes = row_bytes_of(tag, g, r, plane, head, group.rows[r].row_bytes);
-                std::memcpy(group.rows[r].at(plane, head, cell), bytes.data(), bytes.size());
-            });
-        }
+void write_row(std::span<const RowTable> rows, size_t g, int32_t cell, uint64_t tag) {
+    for (size_t r = 0; r < rows.size(); ++r) {
+        for_each_row(rows[r], model_planes, [&](int plane, int head) {
+            const auto bytes = row_bytes_of(tag, g, r, plane, head, rows[r].row_bytes);
+            std::memcpy(rows[r].at(plane, head, cell), bytes.data(), bytes.size());
+        });
     }
+}
+
+void write_rows(const View& view, int32_t token, uint64_t tag) {
+    for (size_t g = 0; g < view.groups.size(); ++g) write_row(view.groups[g].rows, g, view.groups[g].write_cells[static_cast<size_t>(token)], tag);
 }
 
 static bool has_rows(std::span<const RowTable> rows, size_t g, int32_t cell, uint64_t tag) {
@@ -135,7 +135,7 @@ bool model_shift(const CacheSpec& spec, ModelSeq& seq, Interval range) {
     return true;
 }
 
-static std::string compare_seq(const Cache& cache, SeqId id, const ModelSeq& seq) {
+std::string compare_seq(const Cache& cache, SeqId id, const ModelSeq& seq) {
     if (cache.length(id) != seq.length()) return fmt::format("length {} is not {}", cache.length(id), seq.length());
     if (cache.pure(id) != seq.pure) return fmt::format("pure {} is not {}", cache.pure(id), seq.pure);
     std::vector<Token> log(seq.log.size());
@@ -257,7 +257,7 @@ class Runner {
     }
 
     void operate(int depth) {
-        const uint32_t op = choose(20);
+        const uint32_t op = choose(22);
         op_ = op;
         if (model_.empty() || op == 0) return open();
         const SeqId id = pick();
@@ -287,9 +287,67 @@ class Runner {
             if (done.has_value() != model_shift(spec_, seq, {lo, hi}))
                 return say(fmt::format("shift {} to {} of {}: {}", lo, hi, length, done.has_value()));
             ++(done ? counts_.shifts : counts_.refused_shifts);
-        } else if (busy_.empty()) {
-            ++counts_.compacts;
+        } else if (op == 19) {
+            bake(id, depth);
+        } else if (op == 20 && busy_.empty()) {
+            compact();
+        } else {
             cache_->release_pages();
+        }
+    }
+
+    // Rotation is not the cache's business: here a rotated row is one of another tag.
+    static uint64_t rotated(uint64_t tag, int32_t turn) { return tag * 1'000'003 + static_cast<uint32_t>(turn); }
+
+    void bake(SeqId id, int depth) {
+        Bake bake;
+        const auto begun = cache_->begin_bake(id, bake);
+        if (!begun) return begun.error().kind == ErrorKind::Full ? void() : say("not full but: " + begun.error().message);
+        busy_[id] = true;
+        ModelSeq baked = model_[id];
+        for (const TurnedMove& move : bake.moves()) {
+            const auto g = static_cast<size_t>(move.group);
+            for (int32_t i = 0; i < move.len; ++i) {
+                for (const Run& run : cache_->runs(id, move.group)) {
+                    if (move.from + i < run.cell || move.from + i >= run.cell + run.len) continue;
+                    ModelRow& row = baked.groups[g][static_cast<size_t>(run.pos + move.from + i - run.cell)];
+                    if (row.turn != move.turn) return say("a bake turns otherwise");
+                    row = {ModelRow::State::Held, rotated(row.tag, row.turn), 0};
+                    write_row(cache_->rows(move.group), g, move.to + i, row.tag);
+                }
+            }
+        }
+        for (uint32_t n = choose(3); n > 0 && depth < 2 && wrong_.empty() && next_ < choices_.size(); --n) {
+            operate(depth + 1);
+            check("operation during a bake");
+        }
+        busy_.erase(id);
+        if (choose(4) == 0) return cache_->abandon_bake(bake);
+        ++counts_.bakes;
+        cache_->commit_bake(bake);
+        model_[id] = baked;
+        for (size_t g = 0; g < spec_.groups.size(); ++g) {
+            for (const Run& run : cache_->runs(id, static_cast<int>(g))) {
+                if (run.turn != 0) return say("a baked sequence is turned");
+            }
+        }
+    }
+
+    void compact() {
+        ++counts_.compacts;
+        const CacheStats before = cache_->stats();
+        const int64_t most = choose(2) == 0 ? INT64_MAX : choose(300);
+        int64_t cells = 0;
+        for (const Move& move : cache_->compact(most)) cells += move.len;
+        if (cells > most) return say("compact moved more than it may");
+        for (size_t g = 0; g < spec_.groups.size() && most == INT64_MAX; ++g) {
+            const GroupStats& stats = before.groups[g];
+            if (stats.blocks_used == stats.blocks) continue;
+            for (const auto& [id, seq] : model_) {
+                for (const Run& run : cache_->runs(id, static_cast<int>(g))) {
+                    if (run.cell + run.len > stats.blocks_used * cache_->limits().block) return say("compact left a hole");
+                }
+            }
         }
     }
 
@@ -356,7 +414,8 @@ class Runner {
             std::vector<Token> list;
             const int32_t rotary = seq.length() == 0 ? 0 : seq.log.back().rotary + 1;
             const bool image = choose(8) == 0;
-            for (int32_t i = 0; i < n; ++i) list.push_back({static_cast<int32_t>(choose(50)), image ? rotary : rotary + i, image ? 7U : 0U});
+            for (int32_t i = 0; i < n; ++i)
+                list.push_back({static_cast<int32_t>(tag_ + static_cast<uint64_t>(i)) % 1000, image ? rotary : rotary + i, image ? 7U : 0U});
             tokens.push_back(std::move(list));
         }
         for (size_t i = 0; i < ids.size(); ++i) appends.push_back({ids[i], tokens[i]});
@@ -464,7 +523,7 @@ const std::vector<Mix>& mixes() {
 constexpr size_t choices_of_a_run = 1500;
 constexpr int shrinking_runs = 20;
 #else
-constexpr size_t choices_of_a_run = 6000;
+constexpr size_t choices_of_a_run = 3000;
 constexpr int shrinking_runs = 100;
 #endif
 
@@ -504,13 +563,21 @@ TEST_P(RandomOperations, MatchAPlainModel) {
         sum.tokens += counts.tokens;
         sum.shifts += counts.shifts;
         sum.abandoned += counts.abandoned;
+        sum.bakes += counts.bakes;
+        sum.compacts += counts.compacts;
+        sum.refused_shifts += counts.refused_shifts;
     }
     // A run that never meets these shows nothing.
     EXPECT_GT(sum.full, 0);
     EXPECT_GT(sum.forks, 10);
     EXPECT_GT(sum.shifts, 10);
     EXPECT_GT(sum.abandoned, 3);
+    EXPECT_GT(sum.bakes, 5);
+    EXPECT_GT(sum.compacts, 5);
     EXPECT_GT(sum.tokens, 1000);
+    const bool slides = std::any_of(mixes()[mix].keeps.begin(), mixes()[mix].keeps.end(),
+                                    [](const Keep& keep) { return keep.kind != Keep::Kind::All && keep.size > 1; });
+    EXPECT_EQ(sum.refused_shifts > 0, slides);
 }
 
 INSTANTIATE_TEST_SUITE_P(Mixes, RandomOperations, testing::Combine(testing::Range<size_t>(0, 6), testing::Values(16, 32, 64)),

@@ -1,10 +1,9 @@
 // The steps of a cache: reserve, freeze, commit.
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 #include "kv/cache.h"
-#include "kv/plan.h"
+#include "kv/log.h"
 
 namespace cellar::kv {
 
@@ -14,7 +13,8 @@ Result<void> Cache::begin(std::span<const Append> appends, Step& step) {
     size_t tokens = 0;
     for (const Append& append : appends) {
         CHECK(!append.tokens.empty());
-        const Seq& s = idle_seq(append.id);
+        Seq& s = idle_seq(append.id);
+        tidy_log(s);
         tokens += append.tokens.size();
         if (static_cast<size_t>(s.length) + append.tokens.size() > static_cast<size_t>(limits_.context)) {
             return fail(ErrorKind::Full, "the context is full: {} tokens behind {}, but the context is {}", append.tokens.size(), s.length,
@@ -28,12 +28,11 @@ Result<void> Cache::begin(std::span<const Append> appends, Step& step) {
     for (size_t i = 0; i < appends.size(); ++i) {
         const Store* short_of = reserve(step, appends[i]);
         if (short_of == nullptr) continue;
-        auto error = full(appends, *short_of);
         take_back(step, {});
-        return error;
+        return full(tokens, *short_of);
     }
     // Blocks that another group has just left may still have their pages; together with the new ones they would exceed the budget.
-    if (budget_.limit != 0 && budget_.touched > budget_.limit) release_pages();
+    if (budget_.limit != 0 && budget_.tables + budget_.touched > budget_.limit) release_pages();
     fill_view(step, appends);
     step.cache_ = this;
     ++open_steps_;
@@ -84,7 +83,7 @@ void Cache::fill_view(Step& step, std::span<const Append> appends) {
             const Token& logged = appends[i].tokens[static_cast<size_t>(t)];
             step.pos_[token] = part.first_pos + t;
             step.rotary_[token] = logged.rotary;
-            std::memcpy(log_->arena().rows()[0].at(0, 0, step.log_cells_[token]), &logged, sizeof(Token));
+            write_log(*log_, step.log_cells_[token], logged);
             for (size_t g = 0; g < stores_.size(); ++g) step.groups_[g].visible[token] = visible(spec_.groups[g].keep, part.first_pos + t);
         }
         for (size_t g = 0; g < stores_.size(); ++g) {
@@ -136,15 +135,13 @@ void Cache::abandon(Step& step) {
     --open_steps_;
 }
 
-tl::unexpected<Error> Cache::full(std::span<const Append> appends, const Store& store) const {
-    size_t tokens = 0;
-    for (const Append& append : appends) tokens += append.tokens.size();
-    if (!store.budget_allows_one()) {
+tl::unexpected<Error> Cache::full(size_t tokens, const Store& store) const {
+    if (store.refused_by_budget()) {
         return fail(ErrorKind::Full, "the cache is full: no room for {} tokens, {} of the budget of {} bytes are in use (context {})", tokens,
                     budget_.used, budget_.limit, limits_.context);
     }
-    return fail(ErrorKind::Full, "the cache is full: no room for {} tokens, all {} blocks of {} {} are in use (context {})", tokens,
-                store.pool().blocks(), store.block_cells(), &store == log_.get() ? "log entries" : "cells", limits_.context);
+    return fail(ErrorKind::Full, "the cache is full: no room for {} tokens, {} of {} blocks of {} {} are free (context {})", tokens,
+                store.pool().free(), store.pool().blocks(), store.block_cells(), &store == log_.get() ? "log entries" : "cells", limits_.context);
 }
 
 }  // namespace cellar::kv

@@ -72,8 +72,8 @@ Result<Plan> plan(const CacheSpec& spec, const CacheLimits& limits) {
         }
         plan.groups.push_back({group.planes, group.rows, blocks, limits.block, limits.poison, false});
     }
-    // Every sequence may grow to the context, and may have left a block partly used behind.
-    const int64_t log_blocks = limits.max_seqs * (limits.context / log_block_tokens + 2);
+    // Every sequence may grow to the context, in a log that takes twice its room before it is tidied.
+    const int64_t log_blocks = limits.max_seqs * (2 * (limits.context / log_block_tokens) + 10);
     plan.log.planes = 1;
     plan.log.rows = {{"token", 1, sizeof(Token) / sizeof(float), RowFormat::F32}};
     plan.log.blocks = static_cast<int32_t>(std::min<int64_t>(log_blocks, INT32_MAX / log_block_tokens));

@@ -194,13 +194,13 @@ void RunList::shift(int32_t from, int32_t by, int32_t turn) {
     }
 }
 
-void RunList::share(Store& store, const RunList& other, int32_t n) {
+void RunList::share(Store& store, std::span<const Run> runs, int32_t n) {
     CHECK(runs_.empty() && held_.empty());
     bool sorted = true;
-    for (Run run : other.runs_) {
+    for (Run run : runs) {
         if (run.pos >= n) break;
         run.len = std::min(run.len, n - run.pos);
-        runs_.push_back(run);
+        push(run);
         store.see(run.cell, run.len);
         for_each_block(store.block_cells(), run.cell, run.len, [&](int32_t block, int32_t, int32_t cells) {
             sorted = sorted && (held_.empty() || held_.back().block < block);

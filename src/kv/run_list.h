@@ -34,8 +34,8 @@ class RunList {
     void remove(Store& store, Interval positions);
     // Adds `by` to the position and `turn` to the turn of all runs from position `from` on. Requires: no run reaches over `from`.
     void shift(int32_t from, int32_t by, int32_t turn);
-    // Shares positions [0, n) of another list of the same store. Requires: empty().
-    void share(Store& store, const RunList& other, int32_t n);
+    // Shares what `runs` have of positions [0, n). Requires: empty(); the runs are of this store, in order, and held by somebody.
+    void share(Store& store, std::span<const Run> runs, int32_t n);
     void clear(Store& store) { remove(store, {0, INT32_MAX}); }
 
     // Index of the run that holds pos, or -1.

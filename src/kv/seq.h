@@ -29,6 +29,7 @@ struct Seq {
     int32_t length = 0;   // committed tokens
     int32_t pending = 0;  // tokens of the open step
     int32_t pure = 0;
+    bool baking = false;  // between begin_bake and its end
     RunList log;
     std::vector<RunList> groups;
     std::vector<int32_t> cut;  // [groups]

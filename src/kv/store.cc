@@ -20,16 +20,14 @@ Result<std::unique_ptr<Store>> Store::make(const StoreShape& shape, Budget& budg
     }
     store->block_bytes_ = shape.block_bytes();
     store->budget_ = &budget;
+    budget.tables += Pool::table_bytes(shape.blocks);
     budget.used += Pool::table_bytes(shape.blocks);
     return store;
 }
 
-bool Store::budget_allows_one() const {
-    return budget_->limit == 0 || budget_->used + block_bytes_ <= budget_->limit;
-}
-
 int32_t Store::take(int32_t wish) {
-    if (!budget_allows_one()) return -1;
+    refused_by_budget_ = pool_.free() > 0 && budget_->limit != 0 && budget_->used + block_bytes_ > budget_->limit;
+    if (refused_by_budget_) return -1;
     const int32_t touched = pool_.touched_blocks();
     const int32_t b = pool_.take(wish);
     if (b < 0) return -1;

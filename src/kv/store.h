@@ -14,6 +14,7 @@ namespace cellar::kv {
 struct Budget {
     size_t limit = 0;
     size_t used = 0;
+    size_t tables = 0;   // of these, tables
     size_t touched = 0;  // bytes of blocks whose pages have not gone back since they were last used
 };
 
@@ -43,7 +44,8 @@ class Store {
     // A free block with one holder, or -1: no block left, or the budget does not allow one.
     int32_t take(int32_t wish);
     void release(int32_t b);
-    [[nodiscard]] bool budget_allows_one() const;
+    // Why the last take() answered -1.
+    [[nodiscard]] bool refused_by_budget() const { return refused_by_budget_; }
 
     // Cells became part of, or left, one run list. Only kept account of when poison is on.
     void see(int32_t cell, int32_t len);
@@ -62,6 +64,7 @@ class Store {
     Arena arena_;
     Budget* budget_ = nullptr;
     size_t block_bytes_ = 0;
+    bool refused_by_budget_ = false;
     std::vector<uint16_t> seen_;  // [cells] run lists that see it; empty without poison
 };
 

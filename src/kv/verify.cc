@@ -162,6 +162,10 @@ std::string verify(const Cache& cache) {
         logs.push_back({name, &seq.log, seq.length});
     }
     if (open != cache.open_seqs_) return fmt::format("{} sequences are open, but {} are counted", open, cache.open_seqs_);
+    for (const Holding* holding : cache.holdings_) {
+        for (size_t g = 0; g < groups.size(); ++g) groups[g].push_back({"holding", &holding->groups[g]});
+        logs.push_back({"holding", &holding->log});
+    }
     size_t ledger = 0;
     size_t touched = 0;
     const auto check = [&](const std::vector<Holder>& holders, const Store& store, const std::string& name) {

@@ -1,0 +1,355 @@
+#include "kv/index.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "kv/cache_fixture.h"
+
+namespace cellar::kv {
+namespace {
+
+using Tokens = std::vector<Token>;
+
+Tokens words(std::initializer_list<int> ids) {
+    Tokens tokens;
+    for (const int id : ids) tokens.push_back({id, static_cast<int32_t>(tokens.size()), 0});
+    return tokens;
+}
+
+Tokens join(Tokens a, const Tokens& b) {
+    for (Token token : b) {
+        token.rotary = static_cast<int32_t>(a.size());
+        a.push_back(token);
+    }
+    return a;
+}
+
+Tokens repeat(int id, int n) {
+    Tokens tokens;
+    for (int i = 0; i < n; ++i) tokens.push_back({id, i, 0});
+    return tokens;
+}
+
+// Rows as a model would compute them: they depend on the whole prefix, so equal prefixes have equal bytes and no others do.
+class Conversations {
+  public:
+    Conversations(const std::vector<Keep>& keeps, int64_t context, int64_t cells, int max_seqs = 8) {
+        CacheLimits limits;
+        limits.context = context;
+        limits.cells = cells;
+        limits.max_seqs = max_seqs;
+        limits.poison = true;
+        limits.max_step_tokens = static_cast<int>(context);
+        auto made = Cache::make(model_spec(keeps), limits);
+        CHECK(made.has_value());
+        cache = std::move(*made);
+        index = std::make_unique<Index>(*cache);
+    }
+
+    static std::vector<uint64_t> tags(const Tokens& tokens) {
+        std::vector<uint64_t> tags;
+        uint64_t tag = 1469598103934665603U;
+        for (const Token& token : tokens) {
+            for (const uint64_t part : {static_cast<uint64_t>(token.id), static_cast<uint64_t>(token.rotary), token.media})
+                tag = (tag ^ part) * 1099511628211U;
+            tags.push_back(tag);
+        }
+        return tags;
+    }
+
+    // Appends what is missing of the tokens; false when the cache is full.
+    bool prefill(SeqId id, const Tokens& tokens, int32_t to = INT32_MAX) {
+        const int32_t from = cache->length(id);
+        const int32_t end = std::min(to, static_cast<int32_t>(tokens.size()));
+        if (from >= end) return true;
+        const Append append{id, std::span(tokens).subspan(static_cast<size_t>(from), static_cast<size_t>(end - from))};
+        Step step;
+        if (!cache->begin({&append, 1}, step)) return false;
+        const auto all = tags(tokens);
+        for (int32_t i = 0; i < end - from; ++i) write_rows(step.view(), i, all[static_cast<size_t>(from + i)]);
+        cache->commit(step);
+        check();
+        return true;
+    }
+
+    void check() const {
+        CHECK_EQ(verify(*cache), "");
+        CHECK_EQ(verify(*index), "");
+    }
+
+    // The sequence holds, of its tokens, exactly what a fresh run would hold.
+    void check_rows(SeqId id, const Tokens& tokens) const {
+        const auto all = tags(tokens);
+        ModelSeq seq;
+        const auto n = static_cast<size_t>(cache->length(id));
+        seq.log.assign(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(n));
+        seq.pure = static_cast<int32_t>(n);
+        for (size_t g = 0; g < cache->spec().groups.size(); ++g) {
+            seq.groups.emplace_back();
+            for (size_t p = 0; p < n; ++p) {
+                seq.groups.back().push_back(
+                    {sees(cache->spec().groups[g].keep, seq.pure, static_cast<int32_t>(p)) ? ModelRow::State::Held : ModelRow::State::LetGo, all[p],
+                     0});
+            }
+        }
+        ASSERT_EQ(compare_seq(*cache, id, seq), "");
+    }
+
+    // One request: takes what is kept, computes the rest, keeps the state one before the end, closes. Returns what was reused.
+    int32_t request(const std::string& root, const Tokens& tokens) {
+        auto hit = index->take(root, tokens);
+        CHECK(hit.has_value());
+        check();
+        check_rows(hit->id, tokens);
+        const auto n = static_cast<int32_t>(tokens.size());
+        while (!prefill(hit->id, tokens, n - 1)) CHECK_GT(index->evict(1, 0), 0U);
+        index->keep(root, hit->id, n - 1);
+        check();
+        while (!prefill(hit->id, tokens)) CHECK_GT(index->evict(1, 0), 0U);
+        index->keep(root, hit->id, n);
+        check();
+        cache->close(hit->id);
+        check();
+        return hit->length;
+    }
+
+    std::unique_ptr<Cache> cache;
+    std::unique_ptr<Index> index;
+};
+
+TEST(Index, AHitLeavesOneTokenForTheLogits) {
+    Conversations c({Keep::all()}, 512, 1024);
+    const Tokens prompt = words({1, 2, 3, 4, 5});
+    EXPECT_EQ(c.request("r", prompt), 0);
+    EXPECT_EQ(c.request("r", prompt), 4);
+    EXPECT_EQ(c.request("r", words({1, 2, 3})), 2);
+    EXPECT_EQ(c.request("r", words({1, 2, 3, 4, 5, 6, 7})), 5);
+    EXPECT_EQ(c.request("r", words({9})), 0);
+    EXPECT_EQ(c.index->find("r", prompt).matched, 5);
+    EXPECT_EQ(c.index->find("r", prompt).length, 4);
+    EXPECT_EQ(c.index->find("r", {}).length, 0);
+}
+
+TEST(Index, AnEdgeSplitsAtTheExactToken) {
+    Conversations c({Keep::all()}, 512, 1024);
+    const Tokens common = repeat(7, 45);
+    EXPECT_EQ(c.request("r", join(common, words({1, 1, 1}))), 0);
+    EXPECT_EQ(c.request("r", join(common, words({2, 2, 2}))), 45);
+    EXPECT_EQ(c.request("r", join(common, words({2, 2, 3, 3}))), 47);
+    EXPECT_EQ(c.index->stats().edges, 7);
+    EXPECT_EQ(c.request("r", join(common, words({1, 1, 1, 1}))), 48);
+}
+
+TEST(Index, RootsShareNothing) {
+    Conversations c({Keep::all()}, 512, 1024);
+    const Tokens prompt = repeat(3, 64);
+    EXPECT_EQ(c.request("adapter a", prompt), 0);
+    EXPECT_EQ(c.request("adapter b", prompt), 0);
+    EXPECT_EQ(c.request("adapter a", prompt), 63);
+    EXPECT_EQ(c.request("adapter a ", prompt), 0);
+}
+
+TEST(Index, TokensAreComparedWholeWithMediaAndRotary) {
+    Conversations c({Keep::all()}, 512, 2048);
+    Tokens prompt = repeat(65, 30);
+    for (size_t i = 10; i < 20; ++i) prompt[i] = {9, 10, 0xaaaa};
+    EXPECT_EQ(c.request("r", prompt), 0);
+    Tokens other = prompt;
+    for (size_t i = 10; i < 20; ++i) other[i].media = 0xbbbb;
+    EXPECT_EQ(c.request("r", other), 10);
+    other = prompt;
+    other[25].id += 65536;
+    EXPECT_EQ(c.request("r", other), 25);
+    other = prompt;
+    other[15].rotary += 1;
+    EXPECT_EQ(c.request("r", other), 15);
+}
+
+TEST(Index, OnlyThePurePartIsKept) {
+    Conversations c({Keep::all()}, 512, 1024);
+    const Tokens prompt = repeat(4, 50);
+    const SeqId id = *c.cache->open();
+    ASSERT_TRUE(c.prefill(id, prompt));
+    ASSERT_TRUE(c.cache->remove_and_shift(id, {20, 30}));
+    EXPECT_EQ(c.index->keep("r", id, 40), 20);
+    EXPECT_EQ(c.index->find("r", prompt).matched, 20);
+    c.cache->colour(id, 0);
+    EXPECT_EQ(c.index->keep("other", id, 40), 0);
+    c.check();
+}
+
+TEST(Index, WindowsNeedAMark) {
+    Conversations c({Keep::all(), Keep::window(16)}, 512, 2048);
+    const Tokens turn1 = repeat(5, 100);
+    EXPECT_EQ(c.request("r", turn1), 0);
+    // The next turn repeats the first: the mark at its end serves it.
+    const Tokens turn2 = join(turn1, repeat(6, 30));
+    EXPECT_EQ(c.index->find("r", turn2).matched, 100);
+    EXPECT_EQ(c.request("r", turn2), 100);
+    // The same prompt again: the mark one before the end.
+    EXPECT_EQ(c.request("r", turn1), 99);
+    EXPECT_EQ(c.request("r", turn2), 129);
+    // A prompt that leaves it in the middle finds rows, but no window.
+    const auto hit = c.index->find("r", join(repeat(5, 50), words({1, 2})));
+    EXPECT_EQ(hit.matched, 50);
+    EXPECT_EQ(hit.length, 0);
+}
+
+TEST(Index, AChunkMarkServesItsWholeChunk) {
+    Conversations c({Keep::chunk(32), Keep::all()}, 512, 2048);
+    const Tokens prompt = repeat(5, 90);
+    EXPECT_EQ(c.request("r", prompt), 0);
+    EXPECT_EQ(c.index->find("r", join(repeat(5, 70), words({1, 2}))).length, 70);
+    EXPECT_EQ(c.index->find("r", join(repeat(5, 60), words({1, 2}))).length, 32) << "the chunk from 32 is gone, the one before it is not needed";
+}
+
+TEST(Index, WhatWasTakenDoesNotChangeWhatIsKept) {
+    Conversations c({Keep::all()}, 512, 1024);
+    const Tokens prompt = repeat(5, 50);
+    c.request("r", prompt);
+    const auto first = *c.index->take("r", prompt);
+    ASSERT_TRUE(c.prefill(first.id, join(repeat(5, 49), repeat(8, 50))));
+    c.cache->trim(first.id, 10);
+    ASSERT_TRUE(c.prefill(first.id, join(repeat(5, 10), repeat(9, 50))));
+    const auto second = *c.index->take("r", prompt);
+    EXPECT_EQ(second.length, 49);
+    c.check_rows(second.id, prompt);
+}
+
+// Prompts that come round: more of them than fit. A cache that always drops the least recently used would never hit.
+TEST(Index, CyclicPromptsDoNotWashEachOtherOut) {
+    Conversations c({Keep::all()}, 512, 4 * 64 + 32);
+    int hits = 0;
+    for (int round = 0; round < 5; ++round) {
+        for (int p = 0; p < 5; ++p) hits += c.request("r", join(words({100 + p}), repeat(p, 62))) > 0 ? 1 : 0;
+    }
+    EXPECT_GE(hits, 12) << "of 20 that could";
+}
+
+TEST(Index, AScanPassesThrough) {
+    Conversations c({Keep::all()}, 512, 1024);
+    const Tokens system = repeat(1, 200);
+    c.request("r", system);
+    EXPECT_GT(c.request("r", join(system, words({2, 3}))), 0);
+    for (int i = 0; i < 30; ++i) c.request("r", join(words({1000 + i}), repeat(9, 150)));
+    EXPECT_EQ(c.request("r", join(system, words({4, 4}))), 200);
+}
+
+TEST(Index, PinnedIsKeptUntilItsTime) {
+    Conversations c({Keep::all(), Keep::window(8)}, 512, 1024);
+    const Tokens a = repeat(1, 100);
+    const Tokens b = repeat(2, 100);
+    c.request("r", a);
+    c.request("r", b);
+    c.request("r", b);
+    c.index->pin("r", a, 60.0);
+    EXPECT_GT(c.index->evict(SIZE_MAX, 59.0), 0U);
+    EXPECT_EQ(c.index->find("r", a).length, 99);
+    EXPECT_EQ(c.index->find("r", b).matched, 0);
+    EXPECT_GT(c.index->evict(SIZE_MAX, 60.0), 0U);
+    EXPECT_EQ(c.index->find("r", a).matched, 0);
+    EXPECT_EQ(c.index->stats().edges, 0);
+    EXPECT_EQ(c.cache->ledger_bytes(), c.cache->stats().table_bytes);
+    c.check();
+}
+
+TEST(Index, EvictingUnderALiveSequenceTakesNothingFromIt) {
+    Conversations c({Keep::all()}, 512, 1024);
+    const Tokens prompt = repeat(5, 80);
+    c.request("r", prompt);
+    const auto hit = *c.index->take("r", prompt);
+    c.index->clear();
+    c.check();
+    c.check_rows(hit.id, prompt);
+    EXPECT_EQ(c.index->find("r", prompt).matched, 0);
+}
+
+TEST(Index, TooManySequencesIsFull) {
+    Conversations c({Keep::all()}, 64, 64, 1);
+    const auto first = c.index->take("r", repeat(1, 5));
+    ASSERT_TRUE(first);
+    const auto second = c.index->take("r", repeat(1, 5));
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().kind, ErrorKind::Full);
+    EXPECT_EQ(c.index->stats().lookups, 1) << "counted once they succeeded";
+}
+
+#ifdef CELLAR_REDUCED_TESTS
+constexpr int random_requests = 80;
+#else
+constexpr int random_requests = 250;
+#endif
+
+TEST(Index, RandomConversationsEqualFreshRuns) {
+    const std::vector<std::vector<Keep>> mixes = {{Keep::all()}, {Keep::all(), Keep::window(24, 2)}, {Keep::chunk(32), Keep::all(), Keep::window(5)}};
+    for (size_t mix = 0; mix < mixes.size(); ++mix) {
+        // Little enough room that kept prefixes must go now and then.
+        Conversations c(mixes[mix], 400, 1600, 6);
+        std::mt19937 random(static_cast<uint32_t>(mix + 1));
+        std::vector<std::pair<std::string, Tokens>> kept;
+        std::vector<std::pair<SeqId, Tokens>> live;
+        bool evicted = false;
+        int64_t reused = 0;
+        for (int i = 0; i < random_requests; ++i) {
+            const std::string root = random() % 4 == 0 ? "one" : "two";
+            // A known conversation, cut somewhere and gone on with, or a new one.
+            Tokens tokens;
+            if (!kept.empty() && random() % 4 != 0) {
+                tokens = kept[random() % kept.size()].second;
+                if (random() % 2 == 0) tokens.resize(1 + random() % tokens.size());
+            }
+            const int id = static_cast<int>(random() % 3);
+            const Tokens more = repeat(id, 1 + static_cast<int>(random() % 60));
+            if (tokens.size() + more.size() <= 390) tokens = join(tokens, more);
+            int32_t longest = 0;
+            for (const auto& [r, k] : kept) {
+                const auto differ = std::mismatch(k.begin(), k.end(), tokens.begin(), tokens.end()).first - k.begin();
+                if (r == root) longest = std::max(longest, static_cast<int32_t>(differ));
+            }
+            const auto found = c.index->find(root, tokens);
+            ASSERT_LE(found.matched, longest);
+            ASSERT_TRUE(evicted || found.matched == longest);
+            const auto hit = c.index->take(root, tokens);
+            if (!hit) {
+                c.cache->close(live.back().first);
+                live.pop_back();
+                continue;
+            }
+            ASSERT_EQ(hit->length, found.length);
+            ASSERT_LT(hit->length, static_cast<int32_t>(tokens.size()));
+            ASSERT_TRUE(mix != 0 || hit->length == std::min(found.matched, static_cast<int32_t>(tokens.size()) - 1));
+            reused += hit->length;
+            c.check();
+            c.check_rows(hit->id, tokens);
+            while (!c.prefill(hit->id, tokens)) {
+                evicted = true;
+                if (c.index->evict(1, 0) > 0) continue;
+                ASSERT_FALSE(live.empty());
+                c.cache->close(live.back().first);
+                live.pop_back();
+            }
+            c.check_rows(hit->id, tokens);
+            c.index->keep(root, hit->id, static_cast<int32_t>(tokens.size()));
+            kept.emplace_back(root, tokens);
+            c.check();
+            if (random() % 3 == 0) {
+                live.emplace_back(hit->id, tokens);
+            } else {
+                c.cache->close(hit->id);
+            }
+            if (random() % 10 == 0) c.cache->compact();
+            for (const auto& [seq, log] : live) c.check_rows(seq, log);
+        }
+        EXPECT_TRUE(evicted);
+        EXPECT_GT(reused, 1000);
+        for (const auto& [seq, log] : live) c.cache->close(seq);
+        c.index->clear();
+        c.check();
+        EXPECT_EQ(c.cache->ledger_bytes(), c.cache->stats().table_bytes);
+    }
+}
+
+}  // namespace
+}  // namespace cellar::kv
