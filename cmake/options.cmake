@@ -11,7 +11,8 @@ if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(CELLAR_CCACHE ccache)
   mark_as_advanced(CELLAR_CCACHE)
   if(CELLAR_CCACHE)
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CELLAR_CCACHE})
+    # Relative paths, so that one checkout finds what another has compiled.
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CELLAR_CCACHE})
   endif()
 endif()
 
