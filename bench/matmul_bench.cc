@@ -23,6 +23,17 @@ double seconds() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Room that starts at a cache line, as buffers of activations do; weights in files start at half a line at worst.
+template <class T>
+struct Aligned {
+    explicit Aligned(size_t count) : size(count), data(static_cast<T*>(std::aligned_alloc(64, (count * sizeof(T) + 63) / 64 * 64))) {}
+    ~Aligned() { std::free(data); }
+    Aligned(const Aligned&) = delete;
+    Aligned& operator=(const Aligned&) = delete;
+    size_t size;
+    T* data;
+};
+
 // The median time of one call, over a quarter of a second.
 template <class Body>
 double median_time(Body body) {
@@ -42,25 +53,27 @@ void measure(const cellar::DTypeInfo& type, int threads) {
     const int64_t cols = 2048;
     const int64_t rows = 32768;
     const size_t bytes = cellar::row_bytes(type.type, cols);
-    std::vector<std::byte> weights(bytes * static_cast<size_t>(rows));
+    const Aligned<std::byte> file(bytes * static_cast<size_t>(rows) + 32);
+    std::byte* weights = file.data + 32;
+    const size_t weight_bytes = bytes * static_cast<size_t>(rows);
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
     std::vector<float> x(64 * static_cast<size_t>(cols));
     for (float& v : x) v = normal(random);
-    for (int64_t r = 0; r < 64; ++r) cellar::encode_row(type.type, x.data() + r * cols, cols, weights.data() + static_cast<size_t>(r) * bytes);
-    for (size_t at = bytes * 64; at < weights.size(); at += bytes * 64) std::memcpy(weights.data() + at, weights.data(), bytes * 64);
+    for (int64_t r = 0; r < 64; ++r) cellar::encode_row(type.type, x.data() + r * cols, cols, weights + static_cast<size_t>(r) * bytes);
+    for (size_t at = bytes * 64; at < weight_bytes; at += bytes * 64) std::memcpy(weights + at, weights, bytes * 64);
 
     cellar::ThreadTeam team(threads);
     const cellar::ops::ActivationForm form = cellar::ops::activation_form(type.type);
-    std::vector<std::byte> prepared(64 * cellar::ops::form_row_bytes(form, cols));
-    cellar::ops::cpu_impl::prepare_activations(form, {x.data(), 64, cols, cols}, prepared.data(), team);
-    std::vector<float> y(64 * static_cast<size_t>(rows));
+    const Aligned<std::byte> prepared(64 * cellar::ops::form_row_bytes(form, cols));
+    cellar::ops::cpu_impl::prepare_activations(form, {x.data(), 64, cols, cols}, prepared.data, team);
+    const Aligned<float> y(64 * static_cast<size_t>(rows));
     const auto run = [&](int64_t count, int64_t used_rows) {
         cellar::ops::MatmulArgs args;
-        args.w = {type.type, used_rows, cols, weights.data()};
-        args.x = prepared.data();
+        args.w = {type.type, used_rows, cols, weights};
+        args.x = prepared.data;
         args.count = count;
-        args.y = {y.data(), count, used_rows, used_rows};
+        args.y = {y.data, count, used_rows, used_rows};
         cellar::ops::cpu_impl::matmul(args, team);
     };
     const double one = median_time([&] { run(1, rows); });

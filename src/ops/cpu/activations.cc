@@ -7,7 +7,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/thread_team.h"
@@ -65,6 +65,17 @@ void quantize_row(int block, int sum_block, const float* x, int64_t n, std::byte
     }
 }
 
+// As f32_to_bf16, in a loop that compilers vectorise.
+void round_row(const float* x, int64_t n, std::byte* out) {
+    if (n % 2 != 0) std::memset(out + n * 2, 0, 2);
+    auto* rounded = reinterpret_cast<uint16_t*>(out);
+    for (int64_t i = 0; i < n; ++i) {
+        const auto bits = std::bit_cast<uint32_t>(x[i]);
+        const uint32_t nearest = (bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16;
+        rounded[i] = static_cast<uint16_t>((bits & 0x7FFFFFFFU) > 0x7F800000U ? bits >> 16 | 0x40U : nearest);
+    }
+}
+
 void prepare(ActivationForm form, Mat x, std::byte* out, ThreadTeam& team) {
     const size_t bytes = form_row_bytes(form, x.cols);
     team.run(x.rows, [&](int64_t i, int) {
@@ -73,6 +84,8 @@ void prepare(ActivationForm form, Mat x, std::byte* out, ThreadTeam& team) {
             quantize_row(32, 32, x.row(i), x.cols, row);
         } else if (form == ActivationForm::Q8_256) {
             quantize_row(256, 16, x.row(i), x.cols, row);
+        } else if (form == ActivationForm::BF16) {
+            round_row(x.row(i), x.cols, row);
         } else {
             encode_activations(form, x.row(i), x.cols, row);
         }
