@@ -12,11 +12,9 @@
 #include <cmath>
 #include <limits>
 
-#include "base/check.h"
-#include "base/thread_team.h"
-#include "ops/cpu/attend.h"
 #include "ops/cpu/attend_fold_inl.h"
 #include "ops/cpu/attend_plan.h"
+#include "ops/cpu/attend_weigh_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace cellar::ops::HWY_NAMESPACE {
@@ -54,104 +52,121 @@ QueryBlock quantise_query(const float* x, int8_t* bytes, float* values) {
 class Folder {
   public:
     Folder(const AttendShape& shape, const AttendBlock& block, int kv_head, const AttendSpace& space)
-        : shape_(shape), args_(shape.args), block_(block), kv_head_(kv_head), space_(space), rows_(block.tokens * shape.per_kv_head) {}
+        : shape_(shape),
+          args_(shape.args),
+          block_(block),
+          kv_head_(kv_head),
+          space_(space),
+          rows_(block.tokens * shape.per_kv_head),
+          k_base_(shape.k.at(args_.plane, kv_head, 0)),
+          v_base_(shape.v.at(args_.plane, kv_head, 0)),
+          // With few rows a tile is read once, and not worth a copy as floats.
+          from_cells_(HWY_TARGET != HWY_SCALAR && rows_ <= kMostRows && shape.v_width % kLanes == 0) {}
 
     // The states of the rows after the positions of one segment.
     void fold_segment(int32_t segment, const AttendState& state) {
         std::fill_n(state.out, rows_ * shape_.v_padded, 0.0F);
-        std::fill_n(state.most, rows_, -std::numeric_limits<float>::infinity());
-        std::fill_n(state.sum, rows_, 0.0F);
+        std::fill_n(state.most, rows_, kNoScore);
+        std::fill_n(space_.lane_sums, rows_ * 16, 0.0F);
         LaneFinder finder(block_.seq->runs);
-        TileLanes lanes[2];
+        Tile tiles[2];
         int current = 0;
         const int32_t end = segment * kSegment + kSegment;
-        int32_t start = next_start(segment * kSegment, end);
-        if (start < end) finder.find(start, lanes[current]);
-        while (start < end) {
-            const int32_t next = next_start(start + kTile, end);
-            if (next < end) {
-                finder.find(next, lanes[1 - current]);
-                prefetch(next, lanes[1 - current]);
-            }
-            fold_tile(start, lanes[current], state);
+        bool more = find_tile(finder, segment * kSegment, end, tiles[current]);
+        while (more) {
+            Tile& tile = tiles[current];
             current = 1 - current;
-            start = next;
+            more = find_tile(finder, tile.start + kTile, end, tiles[current]);
+            // The last tile fetches itself.
+            const Tile& next = more ? tiles[current] : tile;
+            tile.keys.next = next.keys.at;
+            tile.values.next = next.values.at;
+            fold_tile(tile, state);
         }
+        for (int r = 0; r < rows_; ++r) state.sum[r] = hn::GetLane(hn::SumOfLanes(DF(), hn::Load(DF(), space_.lane_sums + r * 16)));
     }
 
   private:
-    // The first tile at or behind `start` that holds positions between the first and the last visible one.
-    [[nodiscard]] int32_t next_start(int32_t start, int32_t end) const {
-        while (start < end && lanes_in(block_.sinks, start) == 0 && lanes_in(block_.recent, start) == 0) start += kTile;
-        return start;
-    }
-
-    [[nodiscard]] uint32_t union_of(int32_t start) const { return lanes_in(block_.sinks, start) | lanes_in(block_.recent, start); }
-
-    void prefetch(int32_t start, const TileLanes& lanes) const {
-        for (uint32_t left = lanes.present & union_of(start); left != 0; left &= left - 1) {
-            const int32_t cell = lanes.cells[std::countr_zero(left)];
-            prefetch_row(shape_.k, cell);
-            prefetch_row(shape_.v, cell);
-        }
-    }
-
-    void prefetch_row(const kv::RowTable& table, int32_t cell) const {
-        const std::byte* row = table.at(args_.plane, kv_head_, cell);
-        for (size_t at = 0; at < table.row_bytes; at += 64) __builtin_prefetch(row + at);
-    }
-
-    void fold_tile(int32_t start, const TileLanes& lanes, const AttendState& state) {
-        uint32_t seen[kBlockRows];
-        uint32_t any = 0;
-        for (int32_t i = 0; i < block_.tokens; ++i) {
-            const kv::Visible& visible = args_.group->visible[static_cast<size_t>(block_.first + i)];
-            seen[i] = (lanes_in(visible.sinks, start) | lanes_in(visible.recent, start)) & lanes.present;
-            any |= seen[i];
-        }
-        if (any == 0) return;
+    struct Tile {
+        int32_t start;
+        TileLanes lanes;
+        uint32_t seen[kBlockRows];  // by each query
+        uint32_t any;               // by one of them
         Rows keys;
-        find_rows(shape_.k, lanes, any, keys);
-        score_tile(lanes, any, keys);
-        for (uint32_t left = any; left != 0; left &= left - 1) {
-            const int lane = std::countr_zero(left);
-            widen_row(shape_.v.format, shape_.v.at(args_.plane, kv_head_, lanes.cells[lane]), shape_.v_width, shape_.v_padded,
-                      space_.values + lane * shape_.v_padded);
+        Rows values;
+    };
+
+    // The first tile at or behind `start` of which a query sees something.
+    bool find_tile(LaneFinder& finder, int32_t start, int32_t end, Tile& tile) const {
+        for (; start < end; start += kTile) {
+            if ((lanes_in(block_.sinks, start) | lanes_in(block_.recent, start)) == 0) continue;
+            finder.find(start, tile.lanes);
+            tile.any = 0;
+            for (int32_t i = 0; i < block_.tokens; ++i) {
+                const kv::Visible& visible = args_.group->visible[static_cast<size_t>(block_.first + i)];
+                tile.seen[i] = (lanes_in(visible.sinks, start) | lanes_in(visible.recent, start)) & tile.lanes.present;
+                tile.any |= tile.seen[i];
+            }
+            if (tile.any == 0) continue;
+            tile.start = start;
+            find_rows(tile);
+            return true;
+        }
+        return false;
+    }
+
+    // Rows of the positions that are seen; the others repeat one of these, so that nothing else is ever read.
+    void find_rows(Tile& tile) const {
+        if (tile.any != 0xFFFFFFFFU) {
+            const int32_t spare = tile.lanes.cells[std::countr_zero(tile.any)];
+            for (int i = 0; i < kTile; ++i) {
+                if ((tile.any >> i & 1U) == 0) tile.lanes.cells[i] = spare;
+            }
+        }
+        for (int i = 0; i < kTile; ++i) {
+            tile.keys.at[i] = k_base_ + static_cast<size_t>(tile.lanes.cells[i]) * shape_.k.row_bytes;
+            tile.values.at[i] = v_base_ + static_cast<size_t>(tile.lanes.cells[i]) * shape_.v.row_bytes;
+        }
+    }
+
+    void fold_tile(const Tile& tile, const AttendState& state) {
+        score_tile(tile);
+        if (shape_.packed_values) {
+            for (int b = 0; b * kPackedBlock < shape_.v_width; ++b)
+                gather_scales(tile.values, b * kPackedBlockBytes, space_.value_scales + b * kTile);
+        }
+        if (!from_cells_) {
+            for (uint32_t left = tile.any; left != 0; left &= left - 1) {
+                const int lane = std::countr_zero(left);
+                for (size_t at = 0; at < shape_.v.row_bytes; at += 64) fetch(tile.values.next[lane] + at);
+                widen_row(shape_.v.format, tile.values.at[lane], shape_.v_width, shape_.v_padded, space_.values + lane * shape_.v_padded);
+            }
         }
         // Neighbouring queries that see the same go together.
         for (int32_t i = 0; i < block_.tokens;) {
             int32_t last = i + 1;
-            while (last < block_.tokens && seen[last] == seen[i]) ++last;
-            if (seen[i] != 0) add_values(i * shape_.per_kv_head, (last - i) * shape_.per_kv_head, seen[i], state);
+            while (last < block_.tokens && tile.seen[last] == tile.seen[i]) ++last;
+            if (tile.seen[i] != 0) fold_rows(tile, i * shape_.per_kv_head, (last - i) * shape_.per_kv_head, tile.seen[i], state);
             i = last;
         }
     }
 
-    // Rows of the positions in `wanted`; the others repeat one of these, so that nothing else is ever read.
-    void find_rows(const kv::RowTable& table, const TileLanes& lanes, uint32_t wanted, Rows& rows) const {
-        const std::byte* base = table.at(args_.plane, kv_head_, 0);
-        const int32_t spare = lanes.cells[std::countr_zero(wanted)];
-        for (int i = 0; i < kTile; ++i) {
-            const int32_t cell = (wanted >> i & 1U) != 0 ? lanes.cells[i] : spare;
-            rows[i] = base + static_cast<size_t>(cell) * table.row_bytes;
-        }
-    }
-
-    // Scores of all rows for all positions in `wanted`, each against the query turned for it.
-    void score_tile(const TileLanes& lanes, uint32_t wanted, const Rows& keys) {
-        const int32_t turn = lanes.turns[std::countr_zero(wanted)];
-        score(turn, keys, space_.scores);
+    // Scores of all rows for all positions that are seen, each against the query turned for it.
+    void score_tile(const Tile& tile) {
+        const int32_t turn = tile.lanes.turns[std::countr_zero(tile.any)];
+        score(turn, tile.keys, space_.scores);
+        if (tile.lanes.one_turn) return;
         uint32_t others = 0;
-        for (uint32_t left = wanted; left != 0; left &= left - 1) {
+        for (uint32_t left = tile.any; left != 0; left &= left - 1) {
             const int lane = std::countr_zero(left);
-            if (lanes.turns[lane] != turn) others |= 1U << lane;
+            if (tile.lanes.turns[lane] != turn) others |= 1U << lane;
         }
         while (others != 0) {
-            const int32_t other = lanes.turns[std::countr_zero(others)];
-            score(other, keys, space_.mixed_scores);
+            const int32_t other = tile.lanes.turns[std::countr_zero(others)];
+            score(other, tile.keys, space_.other_scores);
             for (int lane = 0; lane < kTile; ++lane) {
-                if ((others >> lane & 1U) == 0 || lanes.turns[lane] != other) continue;
-                for (int r = 0; r < rows_; ++r) space_.scores[r * kTile + lane] = space_.mixed_scores[r * kTile + lane];
+                if ((others >> lane & 1U) == 0 || tile.lanes.turns[lane] != other) continue;
+                for (int r = 0; r < rows_; ++r) space_.scores[r * kTile + lane] = space_.other_scores[r * kTile + lane];
                 others &= ~(1U << lane);
             }
         }
@@ -162,18 +177,41 @@ class Folder {
         if (shape_.packed_keys) return score_packed(keys, scores);
         for (int c = 0; c < shape_.chunks; ++c) {
             const int n = std::min(kChunk, shape_.k_width - c * kChunk);
-            turn_keys(shape_.k.format, keys, c * kChunk, n, space_.keys);
-            multiply_all<kChunk>(rows_, kTile,
-                                 {.a = space_.query + c * rows_ * kChunk,
-                                  .b = space_.keys,
-                                  .b_stride = kTile,
+            const Product product{.a = space_.query + c * rows_ * kChunk,
                                   .first = 0,
                                   .last = n,
                                   .start = c == 0 ? Start::Zero : Start::Given,
                                   .factors = space_.corrections,
                                   .c = scores,
-                                  .c_stride = kTile});
+                                  .c_stride = kTile};
+            score_chunk(keys, c * kChunk, n, product);
         }
+    }
+
+    // The product of the query with elements [first, first + n) of the keys.
+    void score_chunk(const Rows& keys, int first, int n, const Product& product) {
+        const kv::RowFormat format = shape_.k.format;
+        int done = 0;
+#if HWY_TARGET != HWY_SCALAR
+        const ptrdiff_t at = element_at(format, first);
+        if (format == kv::RowFormat::F32) {
+            done = n / 4 * 4;
+            turn_floats(keys, at, done, space_.keys);
+        } else {
+            done = n / 8 * 8;
+            turn_halves(keys, at, done, space_.key_halves);
+            if (rows_ <= kMostRows && done == n) {
+                if (format == kv::RowFormat::F16) {
+                    return multiply_all<kChunk>(rows_, kTile, product, HalfTile<kv::RowFormat::F16>{space_.key_halves});
+                }
+                return multiply_all<kChunk>(rows_, kTile, product, HalfTile<kv::RowFormat::BF16>{space_.key_halves});
+            }
+            if (format == kv::RowFormat::F16) widen_halves<kv::RowFormat::F16>(space_.key_halves, done, space_.keys);
+            if (format == kv::RowFormat::BF16) widen_halves<kv::RowFormat::BF16>(space_.key_halves, done, space_.keys);
+        }
+#endif
+        if (done < n) turn_slowly(format, keys, first + done, n - done, space_.keys + done * kTile);
+        multiply_all<kChunk>(rows_, kTile, product, FloatTile{space_.keys, kTile});
     }
 
     void score_packed(const Rows& keys, float* scores) {
@@ -194,6 +232,7 @@ class Folder {
     // One block of the K rows, as multiply_packed wants it.
     void turn_packed(const Rows& keys, ptrdiff_t at) {
         gather_scales(keys, at, space_.key_scales);
+        for (int i = 0; i < kTile; ++i) fetch(keys.next[i] + at);
 #if HWY_TARGET == HWY_AVX3_DL
         turn_block(keys, at, 0x80808080U, reinterpret_cast<uint32_t*>(space_.keys));
 #elif HWY_TARGET != HWY_SCALAR
@@ -203,7 +242,7 @@ class Folder {
         widen_units(units, space_.keys);
 #else
         for (int i = 0; i < kTile; ++i) {
-            for (int k = 0; k < kPackedBlock; ++k) space_.keys[k * kTile + i] = static_cast<float>(static_cast<int8_t>(keys[i][at + 2 + k]));
+            for (int k = 0; k < kPackedBlock; ++k) space_.keys[k * kTile + i] = static_cast<float>(static_cast<int8_t>(keys.at[i][at + 2 + k]));
         }
 #endif
     }
@@ -259,32 +298,81 @@ class Folder {
         }
     }
 
-    // Folds the values of the tile into rows [first, first + count), all of which see the positions in `seen`.
-    void add_values(int first, int count, uint32_t seen, const AttendState& state) {
+    // Weighs the scores of rows [first, first + count), all of which see the positions in `seen`, and folds in the values.
+    void fold_rows(const Tile& tile, int first, int count, uint32_t seen, const AttendState& state) {
         HWY_ALIGN float hidden[kTile];
-        for (int i = 0; i < kTile; ++i) hidden[i] = (seen >> i & 1U) != 0 ? 0.0F : -1.0F;
         const bool all = seen == 0xFFFFFFFFU;
-        for (int r = first; r < first + count; ++r) {
-            weigh_row(space_.scores + r * kTile, all ? nullptr : hidden, args_.soft_cap, state.most[r], state.sum[r], space_.corrections[r]);
-        }
-        // The chain of additions passes over positions that are not seen: they may hold anything.
-        Product product{.a = space_.scores + first * kTile,
-                        .b = space_.values,
-                        .b_stride = shape_.v_padded,
+        for (int i = 0; !all && i < kTile; ++i) hidden[i] = (seen >> i & 1U) != 0 ? 0.0F : 1.0F;
+        float* weights = space_.scores + first * kTile;
+        weigh({.scores = weights,
+               .hidden = all ? nullptr : hidden,
+               .soft_cap = args_.soft_cap,
+               .most = state.most + first,
+               .lane_sums = space_.lane_sums + first * 16,
+               .corrections = space_.corrections + first},
+              count);
+        Product product{.a = weights,
                         .first = 0,
                         .last = 0,
                         .start = Start::Scaled,
                         .factors = space_.corrections + first,
                         .c = state.out + first * shape_.v_padded,
                         .c_stride = shape_.v_padded};
+        if (!shape_.packed_values) return add_values(tile, count, seen, 0, shape_.v_padded, product);
+        // The scale of a block goes into the weights: one product for a position in place of one for each of its values.
+        float* scaled = space_.other_scores + first * kTile;
+        product.a = scaled;
+        for (int column = 0; column < shape_.v_padded; column += kPackedBlock) {
+            scale_weights(weights, space_.value_scales + column, count, scaled);
+            add_values(tile, count, seen, column, std::min(kPackedBlock, shape_.v_padded - column), product);
+            product.c += kPackedBlock;
+        }
+    }
+
+    static void scale_weights(const float* weights, const float* scales, int rows, float* scaled) {
+        const DF d;
+        for (int i = 0; i < kTile; i += kLanes) {
+            const VF scale = hn::Load(d, scales + i);
+            for (int r = 0; r < rows; ++r) hn::Store(hn::Mul(hn::Load(d, weights + r * kTile + i), scale), d, scaled + r * kTile + i);
+        }
+    }
+
+    // Adds the weighed values of some columns. The chain of additions passes over positions that are not seen: they may hold anything.
+    void add_values(const Tile& tile, int count, uint32_t seen, int column, int columns, Product product) const {
         for (uint64_t left = seen; left != 0;) {
             product.first = std::countr_zero(left);
             product.last = product.first + std::countr_one(left >> product.first);
-            multiply_all<kTile>(count, shape_.v_padded, product);
+            add_stretch(tile, count, column, columns, product);
             product.start = Start::Given;
             left &= ~uint64_t{0} << product.last;
         }
     }
+
+    void add_stretch(const Tile& tile, int count, int column, int columns, const Product& product) const {
+#if HWY_TARGET != HWY_SCALAR
+        if (from_cells_) {
+            switch (shape_.v.format) {
+                case kv::RowFormat::F32:
+                    return multiply_all<kTile>(count, columns, product, cells<kv::RowFormat::F32>(tile, column));
+                case kv::RowFormat::F16:
+                    return multiply_all<kTile>(count, columns, product, cells<kv::RowFormat::F16>(tile, column));
+                case kv::RowFormat::BF16:
+                    return multiply_all<kTile>(count, columns, product, cells<kv::RowFormat::BF16>(tile, column));
+                case kv::RowFormat::Q8_0:
+                    return multiply_all<kTile>(count, columns, product, cells<kv::RowFormat::Q8_0>(tile, column));
+            }
+        }
+#endif
+        (void)tile;
+        multiply_all<kTile>(count, columns, product, FloatTile{space_.values + column, shape_.v_padded});
+    }
+
+#if HWY_TARGET != HWY_SCALAR
+    template <kv::RowFormat format>
+    static CellTile<format> cells(const Tile& tile, int column) {
+        return CellTile<format>{&tile.values, 0, 0}.from(column);
+    }
+#endif
 
     const AttendShape& shape_;
     const AttendArgs& args_;
@@ -292,6 +380,9 @@ class Folder {
     int kv_head_;
     const AttendSpace& space_;
     int rows_;
+    const std::byte* k_base_;
+    const std::byte* v_base_;
+    bool from_cells_;
     bool prepared_ = false;
     int32_t turn_ = 0;
 };
@@ -312,7 +403,7 @@ void clear_totals(const AttendShape& shape, const AttendBlock& block, int kv_hea
     const int64_t all = shape.args.q.rows * shape.args.heads;
     for (int64_t token = block.first; token < block.first + block.tokens; ++token) {
         float* most = totals + token * shape.args.heads + static_cast<int64_t>(kv_head) * shape.per_kv_head;
-        std::fill_n(most, shape.per_kv_head, -std::numeric_limits<float>::infinity());
+        std::fill_n(most, shape.per_kv_head, kNoScore);
         std::fill_n(most + all, shape.per_kv_head, 0.0F);
     }
 }
@@ -359,99 +450,13 @@ HWY_EXPORT(finish);
 }  // namespace cellar::ops
 
 namespace cellar::ops::cpu_impl {
-namespace {
 
-constexpr int64_t kMostSlots = 64;
-constexpr size_t kSlotBudget = size_t{4} << 20;
-
-// The number of a pair of block and KV head, and of one of its segments.
-struct Item {
-    const AttendBlock* block;
-    int kv_head;
-    int32_t segment;  // ordinal within the block
-};
-
-Item item_at(const AttendShape& shape, std::span<const AttendBlock> blocks, int64_t i) {
-    const auto after = std::upper_bound(blocks.begin(), blocks.end(), i, [](int64_t n, const AttendBlock& b) { return n < b.first_item; });
-    const AttendBlock& block = *(after - 1);
-    const int64_t within = i - block.first_item;
-    CHECK_LT(within, static_cast<int64_t>(block.segments()) * shape.k.heads);
-    return {&block, static_cast<int>(within / block.segments()), static_cast<int32_t>(within % block.segments())};
-}
-
-// Segments are folded side by side, as many at a time as there are slots, and then merged left to right.
-void attend_split(const AttendShape& shape, std::span<const AttendBlock> blocks, const AttendLayout& layout, int64_t slots, ThreadTeam& team) {
-    std::byte* scratch = shape.args.scratch;
-    float* totals = layout.totals(scratch);
-    const auto segment = HWY_DYNAMIC_DISPATCH(attend_segment);
-    for (const AttendBlock& block : blocks) {
-        for (int h = 0; h < shape.k.heads; ++h) HWY_DYNAMIC_DISPATCH(clear_totals)(shape, block, h, totals);
-    }
-    const AttendBlock& last = blocks.back();
-    const int64_t items = last.first_item + static_cast<int64_t>(last.segments()) * shape.k.heads;
-    for (int64_t wave = 0; wave < items; wave += slots) {
-        const int64_t count = std::min(slots, items - wave);
-        team.run(count, [&](int64_t i, int member) {
-            const Item item = item_at(shape, blocks, wave + i);
-            segment(shape, *item.block, item.kv_head, item.block->segment(item.segment), layout.space(scratch, member), layout.slot(scratch, i));
-        });
-        for (int64_t i = 0; i < count; ++i) {
-            const Item item = item_at(shape, blocks, wave + i);
-            HWY_DYNAMIC_DISPATCH(merge_state)(shape, *item.block, item.kv_head, layout.slot(scratch, i), totals);
-        }
-    }
-    for (const AttendBlock& block : blocks) {
-        for (int h = 0; h < shape.k.heads; ++h) HWY_DYNAMIC_DISPATCH(finish)(shape, block, h, totals);
-    }
-}
-
-// Whether whole blocks would leave a member of the team waiting for another.
-bool should_split(const AttendShape& shape, std::span<const AttendBlock> blocks, int threads) {
-    if (threads == 1) return false;
-    int64_t total = 0;
-    int64_t most = 0;
-    for (const AttendBlock& block : blocks) {
-        const int64_t work = static_cast<int64_t>(block.segments()) * block.tokens;
-        total += work;
-        most = std::max(most, work);
-    }
-    return most * 4 * threads > total * shape.k.heads;
-}
-
-int rounded(int n, int to) {
-    return (n + to - 1) / to * to;
-}
-
-}  // namespace
-
-size_t attend_scratch_bytes(int tokens, int heads, int width, int64_t context, int threads) {
-    const int rows = std::min(std::max(kBlockRows, heads), tokens * heads);
-    const AttendLayout layout(tokens, heads, rows, rounded(width, kChunk) / kChunk, rounded(width, 16), threads);
-    const int64_t segments = (context + kSegment - 1) / kSegment + 1;
-    int64_t slots = std::min(kMostSlots, static_cast<int64_t>(kSlotBudget / layout.slot_bytes));
-    slots = std::min(std::max<int64_t>(slots, 2L * threads), segments * heads * tokens);
-    return layout.slots_at + static_cast<size_t>(slots) * layout.slot_bytes;
-}
-
-void attend(const AttendArgs& args, ThreadTeam& team) {
-    const auto tokens = static_cast<int>(args.q.rows);
-    int most_tokens = 0;
-    for (const kv::SeqView& seq : args.group->seqs) most_tokens = std::max(most_tokens, seq.tokens);
-    if (most_tokens == 0) return;
-    const AttendShape shape(args, most_tokens);
-    const AttendLayout layout(tokens, args.heads, shape.rows, shape.chunks, shape.v_padded, team.size());
-    CHECK_LE(layout.slots_at, args.scratch_bytes);
-    const std::span<const AttendBlock> blocks(layout.blocks(args.scratch), static_cast<size_t>(cut_blocks(shape, layout.blocks(args.scratch))));
-    const auto slots = std::min(kMostSlots, static_cast<int64_t>((args.scratch_bytes - layout.slots_at) / layout.slot_bytes));
-    if (slots > 1 && should_split(shape, blocks, team.size())) return attend_split(shape, blocks, layout, slots, team);
-    const auto block = HWY_DYNAMIC_DISPATCH(attend_block);
-    // The last blocks of a sequence see the most: they go first.
-    const auto pieces = static_cast<int64_t>(blocks.size()) * shape.k.heads;
-    team.run(pieces, [&](int64_t piece, int member) {
-        const int64_t i = pieces - 1 - piece;
-        block(shape, blocks[static_cast<size_t>(i / shape.k.heads)], static_cast<int>(i % shape.k.heads), layout.space(args.scratch, member),
-              layout.totals(args.scratch));
-    });
+AttendKernels attend_kernels() {
+    return {.attend_block = HWY_DYNAMIC_DISPATCH(attend_block),
+            .attend_segment = HWY_DYNAMIC_DISPATCH(attend_segment),
+            .clear_totals = HWY_DYNAMIC_DISPATCH(clear_totals),
+            .merge_state = HWY_DYNAMIC_DISPATCH(merge_state),
+            .finish = HWY_DYNAMIC_DISPATCH(finish)};
 }
 
 }  // namespace cellar::ops::cpu_impl

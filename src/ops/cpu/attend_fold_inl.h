@@ -1,4 +1,4 @@
-// The arithmetic of attention on one tile, per target: scores, weights, sums. Rows are query heads, tiles are floats.
+// The products of attention on one tile, per target: rows are query heads, columns are positions or elements of values.
 #if defined(CELLAR_OPS_CPU_ATTEND_FOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CELLAR_OPS_CPU_ATTEND_FOLD_INL_H_
 #undef CELLAR_OPS_CPU_ATTEND_FOLD_INL_H_
@@ -8,12 +8,10 @@
 
 #include <hwy/highway.h>
 
-#include <algorithm>
-#include <limits>
+#include <cstring>
 #include <utility>
 
 #include "ops/cpu/attend_tile_inl.h"
-#include "ops/cpu/math_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace cellar::ops::HWY_NAMESPACE {
@@ -24,11 +22,9 @@ constexpr int kMostRows = kLanes == 16 ? 12 : 6;
 
 enum class Start { Zero, Given, Scaled };
 
-// c[m, :] = start + sum over k in [first, last) of a[m, k] * b[k, :], k ascending, on the columns of b's tile.
+// c[m, :] = start + sum over k in [first, last) of a[m, k] * tile[k, :], k ascending.
 struct Product {
     const float* a;
-    const float* b;
-    int b_stride;
     int first;
     int last;
     Start start;
@@ -37,8 +33,8 @@ struct Product {
     int c_stride;
 };
 
-template <int M, int C, int kStride>
-void multiply(const Product& x) {
+template <int M, int C, int kStride, class Tile>
+void multiply(const Product& x, Tile tile) {
     const DF d;
     VF sum[M][C];
     for (int m = 0; m < M; ++m) {
@@ -49,13 +45,13 @@ void multiply(const Product& x) {
             for (int j = 0; j < C; ++j) sum[m][j] = hn::Mul(sum[m][j], hn::Set(d, x.factors[m]));
         }
     }
-    const float* HWY_RESTRICT a = x.a + x.first;
-    const float* HWY_RESTRICT b = x.b + x.first * x.b_stride;
-    for (int k = x.first; k < x.last; ++k, ++a, b += x.b_stride) {
+    const float* HWY_RESTRICT a = x.a;
+    for (int k = x.first; k < x.last; ++k) {
         VF right[C];
-        for (int j = 0; j < C; ++j) right[j] = hn::Load(d, b + j * kLanes);
+        for (int j = 0; j < C; ++j) right[j] = tile(k, j);
+        tile.fetch_next(k);
         for (int m = 0; m < M; ++m) {
-            const VF left = hn::Set(d, a[m * kStride]);
+            const VF left = hn::Set(d, a[m * kStride + k]);
             for (int j = 0; j < C; ++j) sum[m][j] = hn::MulAdd(left, right[j], sum[m][j]);
         }
     }
@@ -81,8 +77,8 @@ HWY_INLINE void for_row_blocks(int rows, const Run& run) {
 }
 
 // The product for any number of rows and columns; columns is a multiple of the lanes.
-template <int kStride>
-void multiply_all(int rows, int columns, const Product& x) {
+template <int kStride, class Tile>
+void multiply_all(int rows, int columns, const Product& x, const Tile& tile) {
     for_row_blocks(rows, [&](int first, auto m) HWY_ATTR {
         constexpr int kRows = decltype(m)::value;
         Product part = x;
@@ -91,11 +87,10 @@ void multiply_all(int rows, int columns, const Product& x) {
         part.factors += first;
         int column = 0;
         for (; column + 2 * kLanes <= columns; column += 2 * kLanes) {
-            multiply<kRows, 2, kStride>(part);
-            part.b += 2 * kLanes;
+            multiply<kRows, 2, kStride>(part, tile.from(column));
             part.c += 2 * kLanes;
         }
-        if (column < columns) multiply<kRows, 1, kStride>(part);
+        if (column < columns) multiply<kRows, 1, kStride>(part, tile.from(column));
     });
 }
 
@@ -110,43 +105,56 @@ struct PackedProduct {
     float* scores;              // [rows, kTile]
 };
 
+#if HWY_TARGET == HWY_AVX3_DL
+
+// Products of the bytes of M rows with C vectors of positions, as integers.
+template <int M, int C>
+HWY_INLINE void multiply_bytes(const PackedProduct& x, int column, VF (&sum)[M][C]) {
+    __m512i whole[M][C];
+    for (int m = 0; m < M; ++m) {
+        for (int j = 0; j < C; ++j) whole[m][j] = _mm512_set1_epi32(x.starts[m]);
+    }
+    for (int u = 0; u < 8; ++u) {
+        __m512i right[C];
+        for (int j = 0; j < C; ++j) right[j] = _mm512_load_si512(x.keys + u * kTile + column + j * kLanes);
+        for (int m = 0; m < M; ++m) {
+            int32_t four = 0;
+            std::memcpy(&four, x.query_bytes + m * kChunk + 4 * u, sizeof four);
+            for (int j = 0; j < C; ++j) whole[m][j] = _mm512_dpbusd_epi32(whole[m][j], right[j], _mm512_set1_epi32(four));
+        }
+    }
+    for (int m = 0; m < M; ++m) {
+        for (int j = 0; j < C; ++j) sum[m][j] = VF{_mm512_cvtepi32_ps(whole[m][j])};
+    }
+}
+
+#else
+
+// Sums of 32 products of bytes are exact in a float, so this is the same as with integers.
+template <int M, int C>
+HWY_INLINE void multiply_bytes(const PackedProduct& x, int column, VF (&sum)[M][C]) {
+    const DF d;
+    for (int m = 0; m < M; ++m) {
+        for (int j = 0; j < C; ++j) sum[m][j] = hn::Zero(d);
+    }
+    for (int k = 0; k < kPackedBlock; ++k) {
+        VF right[C];
+        for (int j = 0; j < C; ++j) right[j] = hn::Load(d, x.keys + k * kTile + column + j * kLanes);
+        for (int m = 0; m < M; ++m) {
+            for (int j = 0; j < C; ++j) sum[m][j] = hn::MulAdd(hn::Set(d, x.query[m * kChunk + k]), right[j], sum[m][j]);
+        }
+    }
+}
+
+#endif
+
 template <int M>
 void multiply_packed(const PackedProduct& x) {
-    constexpr int C = kLanes == 1 ? 1 : 2;
+    constexpr int C = 2;
     const DF d;
     for (int column = 0; column < kTile; column += C * kLanes) {
         VF sum[M][C];
-#if HWY_TARGET == HWY_AVX3_DL
-        const hn::RebindToSigned<DF> di;
-        __m512i whole[M][C];
-        for (int m = 0; m < M; ++m) {
-            for (int j = 0; j < C; ++j) whole[m][j] = _mm512_set1_epi32(x.starts[m]);
-        }
-        for (int u = 0; u < 8; ++u) {
-            __m512i right[C];
-            for (int j = 0; j < C; ++j) right[j] = _mm512_load_si512(x.keys + u * kTile + column + j * kLanes);
-            for (int m = 0; m < M; ++m) {
-                int32_t four = 0;
-                std::memcpy(&four, x.query_bytes + m * kChunk + 4 * u, sizeof four);
-                for (int j = 0; j < C; ++j) whole[m][j] = _mm512_dpbusd_epi32(whole[m][j], right[j], _mm512_set1_epi32(four));
-            }
-        }
-        for (int m = 0; m < M; ++m) {
-            for (int j = 0; j < C; ++j) sum[m][j] = hn::ConvertTo(d, hn::Vec<decltype(di)>{whole[m][j]});
-        }
-#else
-        // Sums of 32 products of bytes are exact in a float, so this is the same as with integers.
-        for (int m = 0; m < M; ++m) {
-            for (int j = 0; j < C; ++j) sum[m][j] = hn::Zero(d);
-        }
-        for (int k = 0; k < kPackedBlock; ++k) {
-            VF right[C];
-            for (int j = 0; j < C; ++j) right[j] = hn::Load(d, x.keys + k * kTile + column + j * kLanes);
-            for (int m = 0; m < M; ++m) {
-                for (int j = 0; j < C; ++j) sum[m][j] = hn::MulAdd(hn::Set(d, x.query[m * kChunk + k]), right[j], sum[m][j]);
-            }
-        }
-#endif
+        multiply_bytes<M, C>(x, column, sum);
         for (int j = 0; j < C; ++j) {
             const VF scale = hn::Load(d, x.key_scales + column + j * kLanes);
             for (int m = 0; m < M; ++m) {
@@ -167,80 +175,6 @@ inline void multiply_packed_all(int rows, const PackedProduct& x) {
         part.scores += first * kTile;
         multiply_packed<decltype(m)::value>(part);
     });
-}
-
-HWY_INLINE float shrink(float log2) {
-    const hn::CappedTag<float, 1> one;
-    return hn::GetLane(exp2_of_negative(one, hn::Set(one, log2)));
-}
-
-// Turns the scores of one row on a tile into weights relative to the largest score so far, and counts them. `hidden` is null, or minus
-// infinity where the row does not see a position, else 0. Hidden positions get the weight zero. At least one position is seen.
-HWY_INLINE void weigh_row(float* scores /* [kTile] */, const float* hidden, float soft_cap, float& most, float& sum, float& correction) {
-    const DF d;
-    constexpr int kVectors = kTile / kLanes;
-    const VF none = hn::Set(d, -std::numeric_limits<float>::infinity());
-    VF top = none;
-    for (int i = 0; i < kVectors; ++i) {
-        VF v = hn::Load(d, scores + i * kLanes);
-        if (soft_cap != 0.0F) v = hn::Mul(soft_capped(d, v, hn::Set(d, soft_cap)), hn::Set(d, kLog2e));
-        if (hidden != nullptr) v = hn::IfThenElse(hn::Lt(hn::Load(d, hidden + i * kLanes), hn::Zero(d)), none, v);
-        hn::Store(v, d, scores + i * kLanes);
-        top = hn::Max(top, v);
-    }
-    const float new_most = std::max(most, hn::GetLane(hn::MaxOfLanes(d, top)));
-    VF weights = hn::Zero(d);
-    for (int i = 0; i < kVectors; ++i) {
-        const VF weight = exp2_of_negative(d, hn::Sub(hn::Load(d, scores + i * kLanes), hn::Set(d, new_most)));
-        hn::Store(weight, d, scores + i * kLanes);
-        weights = hn::Add(weights, weight);
-    }
-    correction = shrink(most - new_most);
-    sum = sum * correction + hn::GetLane(hn::SumOfLanes(d, weights));
-    most = new_most;
-}
-
-// What a query head has seen of two stretches of positions, the earlier one first. A stretch without visible positions leaves all as it is.
-HWY_INLINE void merge_row(float* out, float& most, float& sum, const float* later, float later_most, float later_sum, int width) {
-    const DF d;
-    const auto empty = [](float m, float s) { return m == -std::numeric_limits<float>::infinity() && s == 0.0F; };
-    if (empty(later_most, later_sum)) return;
-    if (empty(most, sum)) {
-        std::copy_n(later, width, out);
-        most = later_most;
-        sum = later_sum;
-        return;
-    }
-    const float new_most = std::max(most, later_most);
-    const float keep = shrink(most - new_most);
-    const float join = shrink(later_most - new_most);
-    int i = 0;
-    for (; i + kLanes <= width; i += kLanes) {
-        const VF add = hn::Mul(hn::LoadU(d, later + i), hn::Set(d, join));
-        hn::StoreU(hn::MulAdd(hn::LoadU(d, out + i), hn::Set(d, keep), add), d, out + i);
-    }
-    for (; i < width; ++i) out[i] = out[i] * keep + later[i] * join;
-    sum = sum * keep + later_sum * join;
-    most = new_most;
-}
-
-// The result: out / (sum + what the sink weighs); zeros where nothing was seen. `sink` in units of log2, or null.
-HWY_INLINE void finish_row(float* out, float most, float sum, const float* sink, int width) {
-    if (most == -std::numeric_limits<float>::infinity() && sum == 0.0F) {
-        std::fill_n(out, width, 0.0F);
-        return;
-    }
-    float keep = 1.0F;
-    if (sink != nullptr) {
-        const float new_most = std::max(most, *sink);
-        keep = shrink(most - new_most);
-        sum = sum * keep + shrink(*sink - new_most);
-    }
-    const DF d;
-    const float share = keep / sum;
-    int i = 0;
-    for (; i + kLanes <= width; i += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, out + i), hn::Set(d, share)), d, out + i);
-    for (; i < width; ++i) out[i] *= share;
 }
 
 }  // namespace

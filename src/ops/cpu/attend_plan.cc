@@ -48,11 +48,14 @@ AttendSpace cut_space(Cutter& cutter, size_t rows, size_t chunks, size_t v_padde
     s.query_row = cutter.take<float>(chunks * kChunk);
     s.turn_table = cutter.take<float>(chunks * kChunk);
     s.keys = cutter.take<float>(static_cast<size_t>(kChunk) * kTile);
-    s.key_scales = cutter.take<float>(2 * static_cast<size_t>(kTile));
+    s.key_halves = cutter.take<uint16_t>(static_cast<size_t>(kChunk) * kTile);
+    s.key_scales = cutter.take<float>(kTile);
     s.values = cutter.take<float>(kTile * v_padded);
+    s.value_scales = cutter.take<float>((v_padded + kTile - 1) / kTile * kTile);
     s.scores = cutter.take<float>(rows * kTile);
-    s.mixed_scores = cutter.take<float>(rows * kTile);
-    s.corrections = cutter.take<float>(rows);
+    s.other_scores = cutter.take<float>(rows * kTile);
+    s.corrections = cutter.take<float>(rows + 16);
+    s.lane_sums = cutter.take<float>(rows * 16);
     s.state = cut_state(cutter, rows, v_padded);
     return s;
 }
@@ -81,7 +84,8 @@ AttendShape::AttendShape(const AttendArgs& a, int most_tokens)
       per_kv_head(a.heads / k.heads),
       block_tokens(std::clamp(std::min(kBlockRows / per_kv_head, most_tokens), 1, kBlockRows)),
       rows(block_tokens * per_kv_head),
-      packed_keys(k.format == kv::RowFormat::Q8_0) {
+      packed_keys(k.format == kv::RowFormat::Q8_0),
+      packed_values(v.format == kv::RowFormat::Q8_0) {
     CHECK_EQ(per_kv_head * k.heads, a.heads);
     CHECK_EQ(k.heads, v.heads);
     CHECK(k_width * a.heads == a.q.cols && k_width <= k.width);
@@ -143,6 +147,7 @@ AttendState AttendLayout::slot(std::byte* scratch, int64_t i) const {
 
 void LaneFinder::find(int32_t start, TileLanes& lanes) {
     lanes.present = 0;
+    lanes.one_turn = true;
     while (first_ < runs_.size() && runs_[first_].end() <= start) ++first_;
     for (size_t r = first_; r < runs_.size() && runs_[r].pos < start + kTile; ++r) {
         const kv::Run& run = runs_[r];
@@ -153,6 +158,7 @@ void LaneFinder::find(int32_t start, TileLanes& lanes) {
             lanes.turns[lane] = run.turn;
         }
         lanes.present |= lanes_in({run.pos, run.end()}, start);
+        lanes.one_turn = lanes.one_turn && run.turn == runs_[first_].turn;
     }
 }
 

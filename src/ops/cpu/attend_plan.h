@@ -12,6 +12,8 @@ inline constexpr int kTile = 32;       // positions
 inline constexpr int kSegment = 1024;  // positions
 inline constexpr int kChunk = 64;      // elements of a K row that are folded at a time
 inline constexpr int kBlockRows = 64;  // rows of a piece: query heads that share their KV head; more only where one token has more
+// What counts as no score at all. It is finite, so that differences of scores are never undefined.
+inline constexpr float kNoScore = -0x1p100F;
 inline constexpr float kLog2e = 1.44269504088896340736F;
 
 struct AttendShape {
@@ -28,6 +30,7 @@ struct AttendShape {
     int block_tokens;  // queries of a piece, at most kBlockRows
     int rows;          // block_tokens * per_kv_head
     bool packed_keys;
+    bool packed_values;
 };
 
 // Neighbouring queries of one sequence.
@@ -53,7 +56,7 @@ int64_t cut_blocks(const AttendShape& shape, AttendBlock* blocks);
 // States of a block's rows after some positions.
 struct AttendState {
     float* out;   // [rows, v_padded]
-    float* most;  // [rows]
+    float* most;  // [rows]: kNoScore where nothing was seen
     float* sum;   // [rows]
 };
 
@@ -66,11 +69,14 @@ struct AttendSpace {
     float* query_row;       // [chunks * kChunk]
     float* turn_table;      // [chunks * kChunk]
     float* keys;            // [kChunk, kTile]
-    float* key_scales;      // [2, kTile]
+    uint16_t* key_halves;   // [kChunk, kTile]
+    float* key_scales;      // [kTile]
     float* values;          // [kTile, v_padded]
+    float* value_scales;    // [blocks of 32 in v_padded, kTile]
     float* scores;          // [rows, kTile]
-    float* mixed_scores;    // [rows, kTile]
-    float* corrections;     // [rows]
+    float* other_scores;    // [rows, kTile]
+    float* corrections;     // [rows + 16]
+    float* lane_sums;       // [rows, 16]
     AttendState state;
 };
 
@@ -97,8 +103,9 @@ struct AttendLayout {
 // The tile that starts at a position: which of its positions the sequence has, and where.
 struct TileLanes {
     uint32_t present = 0;
-    int32_t cells[kTile];
-    int32_t turns[kTile];  // set where present
+    bool one_turn = true;  // all of them have the same
+    int32_t cells[kTile];  // set where present, as are the turns
+    int32_t turns[kTile];
 };
 
 // Walks the tiles of a sequence upwards.
@@ -112,6 +119,20 @@ class LaneFinder {
     std::span<const kv::Run> runs_;
     size_t first_ = 0;  // runs before it end at or before the last start
 };
+
+// The kernels of the target in force. `totals` as AttendLayout::totals.
+struct AttendKernels {
+    // All of a block's way through one KV head, into the output matrix.
+    void (*attend_block)(const AttendShape& shape, const AttendBlock& block, int kv_head, const AttendSpace& space, float* totals);
+    // One segment of it, into a state of its own.
+    void (*attend_segment)(const AttendShape& shape, const AttendBlock& block, int kv_head, int32_t segment, const AttendSpace& space,
+                           const AttendState& state);
+    // What segments are merged with: the totals, whose values lie in the output matrix.
+    void (*clear_totals)(const AttendShape& shape, const AttendBlock& block, int kv_head, float* totals);
+    void (*merge_state)(const AttendShape& shape, const AttendBlock& block, int kv_head, const AttendState& state, float* totals);
+    void (*finish)(const AttendShape& shape, const AttendBlock& block, int kv_head, const float* totals);
+};
+AttendKernels attend_kernels();
 
 // The lanes of the tile at `start` that lie in an interval.
 uint32_t lanes_in(const kv::Interval& interval, int32_t start);

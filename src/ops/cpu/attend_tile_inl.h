@@ -25,8 +25,15 @@ using DF = hn::CappedTag<float, 16>;
 using VF = hn::Vec<DF>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(DF()));
 
-// One pointer for each position of a tile.
-using Rows = const std::byte* [kTile];
+// One pointer for each position of a tile, and those of the tile to come, which is fetched on the way.
+struct Rows {
+    const std::byte* at[kTile];
+    const std::byte* const* next;
+};
+
+HWY_INLINE void fetch(const std::byte* at) {
+    __builtin_prefetch(at);
+}
 
 #if HWY_TARGET != HWY_SCALAR
 
@@ -39,7 +46,7 @@ constexpr int kParts = kLanes / 4;  // of 16 bytes in a vector
 // Part j comes from row first + j * step.
 HWY_INLINE hn::Vec<hn::Repartition<uint8_t, DF>> load_parts(const Rows& rows, int first, int step, ptrdiff_t at) {
     const hn::Repartition<uint8_t, DF> d8;
-    const auto part = [&](int j) HWY_ATTR { return reinterpret_cast<const uint8_t*>(rows[first + j * step] + at); };
+    const auto part = [&](int j) HWY_ATTR { return reinterpret_cast<const uint8_t*>(rows.at[first + j * step] + at); };
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
     const auto load = [&](int j) HWY_ATTR { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(part(j))); };
     __m512i v = _mm512_castsi128_si512(load(0));
@@ -89,28 +96,31 @@ HWY_INLINE VF widen_half(hn::Vec<hn::Half<D16>> bits) {
     }
 }
 
-// keys[d, position] for d in [0, n) of rows of halves; n is a multiple of 8.
-template <kv::RowFormat format>
-void turn_halves(const Rows& rows, ptrdiff_t at, int n, float* keys) {
-    const DF df;
-    const hn::Half<D16> half;
+// halves[d, position] for d in [0, n); n is a multiple of 8.
+inline void turn_halves(const Rows& rows, ptrdiff_t at, int n, uint16_t* halves) {
+    const D16 d16;
     for (int d = 0; d < n; d += 8) {
+        // Four steps read one line of each row; a quarter of the lines to come is asked for in each.
+        for (int i = 0; i < 8; ++i) fetch(rows.next[d % kTile + i] + at + 2 * d);
         for (int first = 0; first < kTile; first += 2 * kLanes) {
             V16 v[8];
-            for (int r = 0; r < 8; ++r) v[r] = hn::BitCast(D16(), load_parts(rows, first + r, 8, at + 2 * d));
+            for (int r = 0; r < 8; ++r) v[r] = hn::BitCast(d16, load_parts(rows, first + r, 8, at + 2 * d));
             turn16(v);
-            for (int i = 0; i < 8; ++i) {
-                float* out = keys + (d + i) * kTile + first;
-                hn::Store(widen_half<format>(hn::LowerHalf(half, v[i])), df, out);
-                hn::Store(widen_half<format>(hn::UpperHalf(half, v[i])), df, out + kLanes);
-            }
+            for (int i = 0; i < 8; ++i) hn::Store(v[i], d16, halves + (d + i) * kTile + first);
         }
     }
+}
+
+template <kv::RowFormat format>
+void widen_halves(const uint16_t* halves, int n, float* keys) {
+    const hn::Half<D16> half;
+    for (int i = 0; i < n * kTile; i += kLanes) hn::Store(widen_half<format>(hn::Load(half, halves + i)), DF(), keys + i);
 }
 
 // keys[d, position] for d in [0, n) of rows of floats; n is a multiple of 4.
 inline void turn_floats(const Rows& rows, ptrdiff_t at, int n, float* keys) {
     for (int d = 0; d < n; d += 4) {
+        for (int i = 0; i < 8; ++i) fetch(rows.next[2 * d % kTile + i] + at + 4 * d);
         for (int first = 0; first < kTile; first += kLanes) {
             V32 v[4];
             for (int r = 0; r < 4; ++r) v[r] = hn::BitCast(D32(), load_parts(rows, first + r, 4, at + 4 * d));
@@ -147,108 +157,122 @@ inline void widen_units(const uint32_t* units, float* keys /* [32, kTile] */) {
     }
 }
 
-// A packed row's values as floats, whole vectors only; returns how many.
-inline int widen_packed(const std::byte* row, int n, float* out) {
-    int i = 0;
+template <kv::RowFormat format>
+HWY_INLINE VF load_half(const std::byte* at) {
+    return widen_half<format>(hn::LoadU(hn::Half<D16>(), reinterpret_cast<const uint16_t*>(at)));
+}
+
+HWY_INLINE VF load_bytes(const std::byte* at) {
     const hn::Rebind<int8_t, DF> d8;
     const hn::Rebind<int32_t, DF> d32;
-    for (; i + kLanes <= n; i += kLanes) {
-        const std::byte* block = row + i / kPackedBlock * kPackedBlockBytes;
-        uint16_t half = 0;
-        std::memcpy(&half, block, sizeof half);
-        const auto bytes = hn::LoadU(d8, reinterpret_cast<const int8_t*>(block + 2 + i % kPackedBlock));
-        hn::Store(hn::Mul(hn::ConvertTo(DF(), hn::PromoteTo(d32, bytes)), hn::Set(DF(), f16_to_f32(half))), DF(), out + i);
-    }
-    return i;
+    return hn::ConvertTo(DF(), hn::PromoteTo(d32, hn::LoadU(d8, reinterpret_cast<const int8_t*>(at))));
 }
 
 #endif
 
-// keys[d, position] one by one, for d in [0, n).
-inline void turn_slowly(kv::RowFormat format, const Rows& rows, ptrdiff_t at, int n, float* keys) {
+// Where element i of a row lies. Packed: its byte.
+HWY_INLINE ptrdiff_t element_at(kv::RowFormat format, int i) {
+    if (format == kv::RowFormat::Q8_0) return i / kPackedBlock * kPackedBlockBytes + 2 + i % kPackedBlock;
+    return static_cast<ptrdiff_t>(i) * (format == kv::RowFormat::F32 ? 4 : 2);
+}
+
+// keys[d, position] one by one, for elements [first, first + n).
+inline void turn_slowly(kv::RowFormat format, const Rows& rows, int first, int n, float* keys) {
     float row[kChunk];
     for (int i = 0; i < kTile; ++i) {
-        decode_head_row(format, rows[i] + at, n, row);
+        decode_head_row(format, rows.at[i] + element_at(format, first), n, row);
         for (int d = 0; d < n; ++d) keys[d * kTile + i] = row[d];
     }
-}
-
-// Elements [first, first + n) of the K rows of a tile, n <= kChunk: keys[d, position].
-inline void turn_keys(kv::RowFormat format, const Rows& rows, int first, int n, float* keys) {
-    const ptrdiff_t size = format == kv::RowFormat::F32 ? 4 : 2;
-    int done = 0;
-#if HWY_TARGET != HWY_SCALAR
-    switch (format) {
-        case kv::RowFormat::F32:
-            done = n / 4 * 4;
-            turn_floats(rows, first * size, done, keys);
-            break;
-        case kv::RowFormat::F16:
-            done = n / 8 * 8;
-            turn_halves<kv::RowFormat::F16>(rows, first * size, done, keys);
-            break;
-        case kv::RowFormat::BF16:
-            done = n / 8 * 8;
-            turn_halves<kv::RowFormat::BF16>(rows, first * size, done, keys);
-            break;
-        case kv::RowFormat::Q8_0:
-            break;
-    }
-#endif
-    if (done < n) turn_slowly(format, rows, (first + done) * size, n - done, keys + done * kTile);
 }
 
 // The scales of one block of each position.
 inline void gather_scales(const Rows& rows, ptrdiff_t at, float* scales /* [kTile] */) {
     HWY_ALIGN uint16_t half[kTile];
-    for (int i = 0; i < kTile; ++i) std::memcpy(&half[i], rows[i] + at, sizeof half[i]);
+    for (int i = 0; i < kTile; ++i) std::memcpy(&half[i], rows.at[i] + at, sizeof half[i]);
 #if HWY_TARGET != HWY_SCALAR
-    const hn::Half<D16> d16;
-    for (int i = 0; i < kTile; i += kLanes) hn::Store(widen_half<kv::RowFormat::F16>(hn::Load(d16, half + i)), DF(), scales + i);
+    for (int i = 0; i < kTile; i += kLanes) {
+        hn::Store(load_half<kv::RowFormat::F16>(reinterpret_cast<const std::byte*>(half + i)), DF(), scales + i);
+    }
 #else
     for (int i = 0; i < kTile; ++i) scales[i] = f16_to_f32(half[i]);
 #endif
 }
 
-// The first n values of a V row, and zeros up to `padded`.
+// The first n values of a V row, and zeros up to `padded`. Packed rows give their bytes' values, without the scales.
 inline void widen_row(kv::RowFormat format, const std::byte* row, int n, int padded, float* out) {
     int done = 0;
 #if HWY_TARGET != HWY_SCALAR
-    const hn::Half<D16> d16;
-    const auto* halves = reinterpret_cast<const uint16_t*>(row);
+    const auto widen = [&](auto load) HWY_ATTR {
+        for (; done + kLanes <= n; done += kLanes) hn::Store(load(row + element_at(format, done)), DF(), out + done);
+    };
     switch (format) {
         case kv::RowFormat::F32:
             break;
         case kv::RowFormat::F16:
-            for (; done + kLanes <= n; done += kLanes) {
-                hn::Store(widen_half<kv::RowFormat::F16>(hn::LoadU(d16, halves + done)), DF(), out + done);
-            }
+            widen([](const std::byte* at) HWY_ATTR { return load_half<kv::RowFormat::F16>(at); });
             break;
         case kv::RowFormat::BF16:
-            for (; done + kLanes <= n; done += kLanes) {
-                hn::Store(widen_half<kv::RowFormat::BF16>(hn::LoadU(d16, halves + done)), DF(), out + done);
-            }
+            widen([](const std::byte* at) HWY_ATTR { return load_half<kv::RowFormat::BF16>(at); });
             break;
         case kv::RowFormat::Q8_0:
-            done = widen_packed(row, n, out);
+            widen([](const std::byte* at) HWY_ATTR { return load_bytes(at); });
             break;
     }
 #endif
-    if (done < n) {
-        if (format == kv::RowFormat::Q8_0) {
-            HWY_ALIGN float tail[kPackedBlock];
-            for (; done < n; done = (done / kPackedBlock + 1) * kPackedBlock) {
-                const int in_block = done % kPackedBlock;
-                const int count = std::min(kPackedBlock - in_block, n - done);
-                decode_head_row(format, row + done / kPackedBlock * kPackedBlockBytes, in_block + count, tail);
-                std::copy_n(tail + in_block, count, out + done);
-            }
-        } else {
-            decode_head_row(format, row + static_cast<ptrdiff_t>(done) * (format == kv::RowFormat::F32 ? 4 : 2), n - done, out + done);
-        }
+    if (format == kv::RowFormat::Q8_0) {
+        for (; done < n; ++done) out[done] = static_cast<float>(static_cast<int8_t>(row[element_at(format, done)]));
+    } else if (done < n) {
+        decode_head_row(format, row + element_at(format, done), n - done, out + done);
     }
     std::fill(out + n, out + padded, 0.0F);
 }
+
+// Right sides of products: vector j of row k, from a column on.
+
+struct FloatTile {
+    const float* data;
+    int stride;
+
+    HWY_INLINE VF operator()(int k, int j) const { return hn::Load(DF(), data + k * stride + j * kLanes); }
+    HWY_INLINE void fetch_next(int /*k*/) const {}
+    [[nodiscard]] FloatTile from(int column) const { return {data + column, stride}; }
+};
+
+#if HWY_TARGET != HWY_SCALAR
+
+template <kv::RowFormat format>
+struct HalfTile {
+    const uint16_t* data;
+
+    HWY_INLINE VF operator()(int k, int j) const { return widen_half<format>(hn::Load(hn::Half<D16>(), data + k * kTile + j * kLanes)); }
+    HWY_INLINE void fetch_next(int /*k*/) const {}
+    [[nodiscard]] HalfTile from(int column) const { return {data + column}; }
+};
+
+// Straight from the rows of the cache.
+template <kv::RowFormat format>
+struct CellTile {
+    const Rows* rows;
+    ptrdiff_t at;
+    int column;
+
+    HWY_INLINE VF operator()(int k, int j) const {
+        if constexpr (format == kv::RowFormat::F32) {
+            return hn::LoadU(DF(), reinterpret_cast<const float*>(rows->at[k] + at) + j * kLanes);
+        } else if constexpr (format == kv::RowFormat::Q8_0) {
+            return load_bytes(rows->at[k] + at + j * kLanes);
+        } else {
+            return load_half<format>(rows->at[k] + at + 2 * j * kLanes);
+        }
+    }
+    HWY_INLINE void fetch_next(int k) const {
+        fetch(rows->next[k] + at);
+        if constexpr (format == kv::RowFormat::F32) fetch(rows->next[k] + at + 64);
+    }
+    [[nodiscard]] CellTile from(int more) const { return {rows, element_at(format, column + more), column + more}; }
+};
+
+#endif
 
 }  // namespace
 }  // namespace cellar::ops::HWY_NAMESPACE

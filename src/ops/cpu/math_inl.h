@@ -19,22 +19,36 @@ HWY_INLINE V times_power_of_two(D d, V x, V n) {
     return hn::Mul(x, hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127)))));
 }
 
-// 2^x for x <= 0, exactly 1 for 0 and exactly 0 below -126, minus infinity included. NaN stays NaN.
+// 2^r for r in [-0.5, 0.5], exactly 1 for 0.
 template <class D, class V>
-HWY_INLINE V exp2_of_negative(D d, V x) {
-    const V floor = hn::Set(d, -126.0F);
-    const V clamped = hn::Max(x, floor);
-    const V n = hn::Round(clamped);
-    const V r = hn::Sub(clamped, n);
+HWY_INLINE V exp2_near_zero(D d, V r) {
     V p = hn::Set(d, 0.0001545318283F);
     p = hn::MulAdd(p, r, hn::Set(d, 0.00133908863321F));
     p = hn::MulAdd(p, r, hn::Set(d, 0.00961808251999F));
     p = hn::MulAdd(p, r, hn::Set(d, 0.0555035707115F));
     p = hn::MulAdd(p, r, hn::Set(d, 0.240226507606F));
     p = hn::MulAdd(p, r, hn::Set(d, 0.693147188035F));
-    p = hn::MulAdd(p, r, hn::Set(d, 1.0F));
-    const V power = times_power_of_two(d, p, n);
+    return hn::MulAdd(p, r, hn::Set(d, 1.0F));
+}
+
+// 2^x for finite x <= 0, exactly 1 for 0, at most 2^-126 far below. NaN stays NaN.
+template <class D, class V>
+HWY_INLINE V exp2_of_negative(D d, V x) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+    const V n = hn::Round(x);
+    const V p = exp2_near_zero(d, hn::Sub(x, n));
+    if constexpr (hn::MaxLanes(D()) == 16) {
+        return V{_mm512_scalef_ps(p.raw, n.raw)};
+    } else {
+        return V{_mm_scalef_ps(p.raw, n.raw)};
+    }
+#else
+    const V floor = hn::Set(d, -126.0F);
+    const V clamped = hn::Max(x, floor);
+    const V n = hn::Round(clamped);
+    const V power = times_power_of_two(d, exp2_near_zero(d, hn::Sub(clamped, n)), n);
     return hn::IfThenElse(hn::Ge(x, floor), power, hn::IfThenElseZero(hn::IsNaN(x), x));
+#endif
 }
 
 // e^x, saturated at x = -87 and x = 88.
