@@ -13,6 +13,7 @@
 #include "base/thread_team.h"
 #include "ops/activation_form.h"
 #include "ops/cpu/matmul.h"
+#include "ops/cpu/packed.h"
 #include "tensor/row_codec.h"
 
 namespace {
@@ -68,18 +69,25 @@ void measure(const cellar::DTypeInfo& type, int threads) {
     const Aligned<std::byte> prepared(64 * cellar::ops::form_row_bytes(form, cols));
     cellar::ops::cpu_impl::prepare_activations(form, {x.data(), 64, cols, cols}, prepared.data, team);
     const Aligned<float> y(64 * static_cast<size_t>(rows));
-    const auto run = [&](int64_t count, int64_t used_rows) {
-        cellar::ops::MatmulArgs args;
-        args.w = {type.type, used_rows, cols, weights};
-        args.x = prepared.data;
-        args.count = count;
-        args.y = {y.data, count, used_rows, used_rows};
-        cellar::ops::cpu_impl::matmul(args, team);
+    const auto report = [&](const char* layout, const std::byte* data, void (*product)(const cellar::ops::MatmulArgs&, cellar::ThreadTeam&)) {
+        const auto run = [&](int64_t count, int64_t used_rows) {
+            cellar::ops::MatmulArgs args;
+            args.w = {type.type, used_rows, cols, data};
+            args.x = prepared.data;
+            args.count = count;
+            args.y = {y.data, count, used_rows, used_rows};
+            product(args, team);
+        };
+        const double one = median_time([&] { run(1, rows); });
+        const double many = median_time([&] { run(64, 4096); });
+        std::printf("%-7s %-6s %d threads   1 row %6.1f GB/s   64 rows %7.1f GOP/s\n", std::string(type.name).c_str(), layout, threads,
+                    static_cast<double>(bytes) * static_cast<double>(rows) / one * 1e-9, 2.0 * 64 * 4096 * static_cast<double>(cols) / many * 1e-9);
     };
-    const double one = median_time([&] { run(1, rows); });
-    const double many = median_time([&] { run(64, 4096); });
-    std::printf("%-7s %d threads   1 row %6.1f GB/s   64 rows %7.1f GOP/s\n", std::string(type.name).c_str(), threads,
-                static_cast<double>(bytes) * static_cast<double>(rows) / one * 1e-9, 2.0 * 64 * 4096 * static_cast<double>(cols) / many * 1e-9);
+    report("file", weights, cellar::ops::cpu_impl::matmul);
+    if (!cellar::ops::cpu_impl::can_pack(type.type)) return;
+    const Aligned<std::byte> packed(cellar::ops::cpu_impl::packed_bytes(type.type, rows, cols));
+    cellar::ops::cpu_impl::pack_rows({type.type, rows, cols, weights}, 0, rows, packed.data, team);
+    report("packed", packed.data, cellar::ops::cpu_impl::packed_matmul);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Products with quantized weights in file layout. Groups of rows are rewritten as panels, a chunk of columns at a time, on the stack;
-// every panel then serves up to kTokenBlock tokens.
+// Products with quantized weights, in file layout or packed. Groups of rows are rewritten as panels, a chunk of columns at a time, on
+// the stack; every panel then serves up to kTokenBlock tokens. Both layouts give the same panels, and so the same bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/quantized_matmul.cc"
 #ifndef HWY_DISABLED_TARGETS
@@ -14,9 +14,11 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/thread_team.h"
 #include "ops/activation_form.h"
 #include "ops/cpu/matmul_parts.h"
+#include "ops/cpu/packed.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace cellar::ops::cpu_impl::HWY_NAMESPACE {
@@ -38,18 +40,26 @@ constexpr int kOffset = panel_format(type).wide && !kUnsignedWide ? 0 : panel_fo
 // Bytes of kChunk columns of a row, at most.
 constexpr int kChunkBytes = 288;
 
-// Rewrites columns [column, column + columns) of `count` rows, at most kLanes; the lanes behind them get rows of zero bytes.
-template <DType type>
-void fill_panel_of(const uint8_t* first, int64_t stride, int count, int64_t column, int columns, Panel& panel) {
+// Rewrites columns [column, column + columns) of `count` rows from `row` on, at most kLanes, as a panel; lanes behind them get rows of
+// zero bytes. `w_bytes` are those of a row, or of a group of packed rows.
+template <DType type, bool packed>
+void fill_panel_of(const WeightMatrix& w, size_t w_bytes, int64_t row, int count, int64_t column, int columns, Panel& panel) {
     constexpr PanelFormat format = panel_format(type);
     constexpr int block = format.per_256 ? 256 : 32;
-    const uint8_t* at = first + column / block * format.block_bytes;
-    if (count == kLanes) return fill_panel<type>({at, stride}, columns, panel);
-    uint8_t padded[kLanes][kChunkBytes] = {};
-    for (int lane = 0; lane < count; ++lane) {
-        std::memcpy(padded[lane], at + lane * stride, static_cast<size_t>(columns / block) * format.block_bytes);
+    const auto* data = reinterpret_cast<const uint8_t*>(w.data);
+    if constexpr (packed) {
+        const size_t chunk = packed_chunk_bytes(type, kLanes, kChunk / block);
+        const uint8_t* at = data + static_cast<size_t>(row / kLanes) * w_bytes + static_cast<size_t>(column / kChunk) * chunk;
+        fill_panel<type>(Packed<type>{at, at + columns / block * packed_layout(type).columns * kLanes * 4}, columns, panel);
+    } else {
+        const uint8_t* at = data + static_cast<size_t>(row) * w_bytes + column / block * format.block_bytes;
+        if (count == kLanes) return fill_panel<type>(Rows{at, static_cast<int64_t>(w_bytes)}, columns, panel);
+        uint8_t padded[kLanes][kChunkBytes] = {};
+        for (int lane = 0; lane < count; ++lane) {
+            std::memcpy(padded[lane], at + static_cast<size_t>(lane) * w_bytes, static_cast<size_t>(columns / block * format.block_bytes));
+        }
+        fill_panel<type>(Rows{padded[0], kChunkBytes}, columns, panel);
     }
-    fill_panel<type>({padded[0], kChunkBytes}, columns, panel);
 }
 
 template <DType type, int tokens>
@@ -98,7 +108,7 @@ void write_sums(const MatmulArgs& args, const Piece& piece, const Sums& sums) {
     }
 }
 
-template <DType type>
+template <DType type, bool packed>
 void multiply_piece(const MatmulArgs& args, size_t x_bytes, size_t w_bytes, const Piece& piece) {
     const int panel_count = (piece.rows + kLanes - 1) / kLanes;
     Panel panels[kPanels];
@@ -108,8 +118,7 @@ void multiply_piece(const MatmulArgs& args, size_t x_bytes, size_t w_bytes, cons
         const int columns = static_cast<int>(std::min<int64_t>(kChunk, args.w.cols - column));
         for (int p = 0; p < panel_count; ++p) {
             const int count = std::min(kLanes, piece.rows - p * kLanes);
-            const uint8_t* first = reinterpret_cast<const uint8_t*>(args.w.data) + static_cast<size_t>(piece.row + p * kLanes) * w_bytes;
-            fill_panel_of<type>(first, static_cast<int64_t>(w_bytes), count, column, columns, panels[p]);
+            fill_panel_of<type, packed>(args.w, w_bytes, piece.row + p * kLanes, count, column, columns, panels[p]);
         }
         int at = 0;
         for (; at + kTokens <= piece.tokens; at += kTokens) {
@@ -128,54 +137,62 @@ void multiply_piece(const MatmulArgs& args, size_t x_bytes, size_t w_bytes, cons
     write_sums(args, piece, sums);
 }
 
-template <DType type>
+template <DType type, bool packed>
 void multiply(const MatmulArgs& args, ThreadTeam& team) {
     const size_t x_bytes = form_row_bytes(activation_form(type), args.w.cols);
-    const size_t w_bytes = row_bytes(type, args.w.cols);
+    const size_t w_bytes = packed ? packed_group_bytes(type, kLanes, args.w.cols) : row_bytes(type, args.w.cols);
     const int64_t groups = (args.w.rows + kGroupRows - 1) / kGroupRows;
     const int64_t blocks = (args.count + kTokenBlock - 1) / kTokenBlock;
     team.run(groups * blocks, [&](int64_t i, int) {
         const int64_t row = i / blocks * kGroupRows;
         const int64_t token = i % blocks * kTokenBlock;
-        multiply_piece<type>(args, x_bytes, w_bytes,
-                             {row, static_cast<int>(std::min<int64_t>(kGroupRows, args.w.rows - row)), token,
-                              static_cast<int>(std::min<int64_t>(kTokenBlock, args.count - token))});
+        multiply_piece<type, packed>(args, x_bytes, w_bytes,
+                                     {row, static_cast<int>(std::min<int64_t>(kGroupRows, args.w.rows - row)), token,
+                                      static_cast<int>(std::min<int64_t>(kTokenBlock, args.count - token))});
     });
 }
 
+template <bool packed>
 void multiply_any(const MatmulArgs& args, ThreadTeam& team) {
     switch (args.w.type) {
         case DType::Q4_0:
-            return multiply<DType::Q4_0>(args, team);
+            return multiply<DType::Q4_0, packed>(args, team);
         case DType::Q4_1:
-            return multiply<DType::Q4_1>(args, team);
+            return multiply<DType::Q4_1, packed>(args, team);
         case DType::Q5_0:
-            return multiply<DType::Q5_0>(args, team);
+            return multiply<DType::Q5_0, packed>(args, team);
         case DType::Q5_1:
-            return multiply<DType::Q5_1>(args, team);
+            return multiply<DType::Q5_1, packed>(args, team);
         case DType::Q8_0:
-            return multiply<DType::Q8_0>(args, team);
+            return multiply<DType::Q8_0, packed>(args, team);
         case DType::Q2_K:
-            return multiply<DType::Q2_K>(args, team);
+            return multiply<DType::Q2_K, packed>(args, team);
         case DType::Q3_K:
-            return multiply<DType::Q3_K>(args, team);
+            return multiply<DType::Q3_K, packed>(args, team);
         case DType::Q4_K:
-            return multiply<DType::Q4_K>(args, team);
+            return multiply<DType::Q4_K, packed>(args, team);
         case DType::Q5_K:
-            return multiply<DType::Q5_K>(args, team);
+            return multiply<DType::Q5_K, packed>(args, team);
         case DType::Q6_K:
-            return multiply<DType::Q6_K>(args, team);
+            return multiply<DType::Q6_K, packed>(args, team);
         case DType::IQ4_NL:
-            return multiply<DType::IQ4_NL>(args, team);
+            return multiply<DType::IQ4_NL, packed>(args, team);
         case DType::IQ4_XS:
-            return multiply<DType::IQ4_XS>(args, team);
+            return multiply<DType::IQ4_XS, packed>(args, team);
         case DType::MXFP4:
-            return multiply<DType::MXFP4>(args, team);
+            return multiply<DType::MXFP4, packed>(args, team);
         case DType::F32:
         case DType::F16:
         case DType::BF16:
             break;
     }
+}
+
+void multiply_rows(const MatmulArgs& args, ThreadTeam& team) {
+    multiply_any<false>(args, team);
+}
+void multiply_packed(const MatmulArgs& args, ThreadTeam& team) {
+    multiply_any<true>(args, team);
 }
 
 }  // namespace
@@ -185,10 +202,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace cellar::ops::cpu_impl {
 
-HWY_EXPORT(multiply_any);
+HWY_EXPORT(multiply_rows);
+HWY_EXPORT(multiply_packed);
 
 void quantized_matmul(const MatmulArgs& args, ThreadTeam& team) {
-    HWY_DYNAMIC_DISPATCH(multiply_any)(args, team);
+    HWY_DYNAMIC_DISPATCH(multiply_rows)(args, team);
+}
+
+void packed_matmul(const MatmulArgs& args, ThreadTeam& team) {
+    CHECK_EQ(args.y.cols, args.w.rows);
+    CHECK(can_pack(args.w.type));
+    if (args.count > 0 && args.w.rows > 0) HWY_DYNAMIC_DISPATCH(multiply_packed)(args, team);
 }
 
 }  // namespace cellar::ops::cpu_impl

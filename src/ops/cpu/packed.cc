@@ -1,0 +1,144 @@
+#include "ops/cpu/packed.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/packed.cc"
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SSE4 | HWY_SSSE3)
+#endif
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "ops/cpu/target_inl.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/thread_team.h"
+#include "ops/cpu/source_inl.h"
+#include "tensor/row_codec.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace cellar::ops::cpu_impl::HWY_NAMESPACE {
+namespace {
+
+int lanes() {
+    return kLanes;
+}
+
+// Packs one block of kLanes rows.
+void pack_block(const PackedLayout& layout, Rows rows, uint8_t* columns, uint8_t* rest) {
+    const DU du;
+    int column = 0;
+    for (; column + 4 <= layout.columns; column += 4) {
+        VU c[4];
+        load_columns(rows, layout.first_column + column * 4, c);
+        for (int j = 0; j < 4; ++j) hn::Store(c[j], du, reinterpret_cast<uint32_t*>(columns + (column + j) * kLanes * 4));
+    }
+    for (; column < layout.columns; ++column) {
+        hn::Store(load_column(rows, layout.first_column + column * 4), du, reinterpret_cast<uint32_t*>(columns + column * kLanes * 4));
+    }
+    for (int lane = 0; lane < kLanes; ++lane) {
+        for (int i = 0; i < layout.rest; ++i) rest[lane * layout.rest + i] = rows.first[lane * rows.stride + layout.rest_at + i];
+    }
+}
+
+// Packs the group of rows that starts at `row`; `out` is where the group goes.
+void pack_group(const WeightMatrix& w, int64_t row, uint8_t* out) {
+    constexpr int kLargestBlock = 256;
+    const PanelFormat format = panel_format(w.type);
+    const PackedLayout layout = packed_layout(w.type);
+    const auto stride = static_cast<int64_t>(row_bytes(w.type, w.cols));
+    const int count = static_cast<int>(std::min<int64_t>(kLanes, w.rows - row));
+    const uint8_t* first = reinterpret_cast<const uint8_t*>(w.data) + row * stride;
+    const int block = format.per_256 ? 256 : 32;
+    uint8_t padded[kLanes][kLargestBlock] = {};
+    for (int64_t column = 0; column < w.cols; column += kChunk) {
+        const auto blocks = static_cast<int>(std::min<int64_t>(kChunk, w.cols - column) / block);
+        uint8_t* rest = out + blocks * layout.columns * kLanes * 4;
+        for (int i = 0; i < blocks; ++i) {
+            const uint8_t* at = first + (column / block + i) * format.block_bytes;
+            Rows rows{at, stride};
+            if (count < kLanes) {
+                for (int lane = 0; lane < count; ++lane) std::memcpy(padded[lane], at + lane * stride, static_cast<size_t>(format.block_bytes));
+                rows = {padded[0], kLargestBlock};
+            }
+            pack_block(layout, rows, out + i * layout.columns * kLanes * 4, rest + i * layout.rest * kLanes);
+        }
+        const size_t used = static_cast<size_t>(blocks * format.block_bytes) * kLanes;
+        const size_t chunk = packed_chunk_bytes(w.type, kLanes, blocks);
+        std::memset(out + used, 0, chunk - used);
+        out += chunk;
+    }
+}
+
+// Puts one row's blocks back together.
+void unpack_row(const WeightMatrix& w, int64_t row, float* y) {
+    constexpr int kLargestBlock = 256;
+    const PanelFormat format = panel_format(w.type);
+    const PackedLayout layout = packed_layout(w.type);
+    const int block = format.per_256 ? 256 : 32;
+    const uint8_t* at = reinterpret_cast<const uint8_t*>(w.data) + static_cast<size_t>(row / kLanes) * packed_group_bytes(w.type, kLanes, w.cols);
+    const int64_t lane = row % kLanes;
+    for (int64_t column = 0; column < w.cols; column += kChunk) {
+        const auto blocks = static_cast<int>(std::min<int64_t>(kChunk, w.cols - column) / block);
+        const uint8_t* rest = at + blocks * layout.columns * kLanes * 4;
+        for (int i = 0; i < blocks; ++i) {
+            std::byte bytes[kLargestBlock];
+            for (int c = 0; c < layout.columns; ++c) {
+                std::memcpy(bytes + layout.first_column + c * 4, at + ((i * layout.columns + c) * kLanes + lane) * 4, 4);
+            }
+            std::memcpy(bytes + layout.rest_at, rest + (i * kLanes + lane) * layout.rest, static_cast<size_t>(layout.rest));
+            decode_row(w.type, bytes, block, y + column + i * block);
+        }
+        at += packed_chunk_bytes(w.type, kLanes, blocks);
+    }
+}
+
+}  // namespace
+}  // namespace cellar::ops::cpu_impl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace cellar::ops::cpu_impl {
+
+HWY_EXPORT(lanes);
+HWY_EXPORT(pack_group);
+HWY_EXPORT(unpack_row);
+
+int packed_lanes() {
+    return HWY_DYNAMIC_DISPATCH(lanes)();
+}
+
+bool can_pack(DType type) {
+    return panel_format(type).block_bytes != 0;
+}
+
+size_t packed_bytes(DType type, int64_t rows, int64_t cols) {
+    CHECK(can_pack(type));
+    CHECK_EQ(cols % info(type).block, 0);
+    const int64_t lanes = packed_lanes();
+    return static_cast<size_t>((rows + lanes - 1) / lanes) * packed_group_bytes(type, static_cast<int>(lanes), cols);
+}
+
+void pack_rows(const WeightMatrix& w, int64_t first, int64_t last, std::byte* packed, ThreadTeam& team) {
+    CHECK(can_pack(w.type));
+    const int64_t lanes = packed_lanes();
+    CHECK_EQ(first % lanes, 0);
+    CHECK(last % lanes == 0 || last == w.rows);
+    const size_t bytes = packed_group_bytes(w.type, static_cast<int>(lanes), w.cols);
+    const auto pack = HWY_DYNAMIC_DISPATCH(pack_group);
+    team.run((last - first + lanes - 1) / lanes, [&](int64_t i, int) {
+        const int64_t row = first + i * lanes;
+        pack(w, row, reinterpret_cast<uint8_t*>(packed) + static_cast<size_t>(row / lanes) * bytes);
+    });
+}
+
+void packed_embed(const WeightMatrix& table, const int32_t* ids, int64_t count, MatOut y, ThreadTeam& team) {
+    CHECK_EQ(y.cols, table.cols);
+    const auto unpack = HWY_DYNAMIC_DISPATCH(unpack_row);
+    team.run(count, [&](int64_t i, int) { unpack(table, ids[i], y.row(i)); });
+}
+
+}  // namespace cellar::ops::cpu_impl
+#endif
