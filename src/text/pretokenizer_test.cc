@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 
 #include "text/utf8.h"
 
@@ -151,6 +155,13 @@ TEST(Pretokenizer, UnknownNamesAreRefusedWithTheList) {
     const auto names = known_pretokenizers();
     EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
     EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
+}
+
+TEST(Pretokenizer, EveryNameIsDocumented) {
+    std::ifstream in(CELLAR_SOURCE_DIR "/docs/text.md");
+    const std::string page{std::istreambuf_iterator<char>(in), {}};
+    ASSERT_FALSE(page.empty());
+    for (const std::string_view name : known_pretokenizers()) EXPECT_NE(page.find(fmt::format("`{}`", name)), std::string::npos) << name;
 }
 
 TEST(Pretokenizer, Traits) {
