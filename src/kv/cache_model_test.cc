@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <sstream>
 
 #include "kv/verify.h"
 
@@ -595,8 +596,9 @@ TEST(RandomOperationsShrinking, MatchAPlainModel) {
             RC_ASSERT(run_scenario({mix.keeps, small(block, 450 / block)}, choices) == "");
         },
         rc::detail::TestMetadata{}, params);
-    const bool success = result.template is<rc::detail::SuccessResult>();
-    EXPECT_TRUE(success) << "run with RC_PARAMS to see the smallest case";
+    std::ostringstream message;
+    rc::detail::printResultMessage(result, message);
+    EXPECT_TRUE(result.template is<rc::detail::SuccessResult>()) << message.str();
 }
 
 }  // namespace

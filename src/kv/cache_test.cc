@@ -440,6 +440,42 @@ TEST(CacheLog, ComparesTokensWithTheirPositionsAndMedia) {
     EXPECT_EQ(cache->common_prefix(a, ids), 300);
 }
 
+// Each fork here leaves a block behind with one token in it. The log is written together before that takes more than about twice its room.
+TEST(CacheLog, AnOftenForkedLogStaysSmall) {
+    auto cache = make({Keep::window(4)}, limits_of(4096, 4096, 2));
+    SeqId a = must_open(*cache);
+    must_grow(*cache, a, 400);
+    for (int i = 0; i < 100; ++i) {
+        const SeqId b = must_fork(*cache, a, cache->length(a));
+        must_grow(*cache, a, 1);
+        must_grow(*cache, b, 1);
+        cache->close(a);
+        a = b;
+        EXPECT_LE(cache->stats().log.blocks_used, 2 * (cache->length(a) / 256) + 9);
+    }
+    EXPECT_EQ(cache->common_prefix(a, text(0, 500)), 500);
+    EXPECT_EQ(verify(*cache), "");
+}
+
+TEST(CacheLog, AnOftenCutLogKeepsItsTokensAndShifts) {
+    auto cache = make({Keep::all()}, limits_of(4096, 4096, 2));
+    const SeqId a = must_open(*cache);
+    must_grow(*cache, a, 400);
+    std::vector<Token> expected = text(0, 400);
+    std::mt19937 random(2);
+    for (int i = 0; i < 200; ++i) {
+        must_grow(*cache, a, 3);
+        for (const Token& token : text(400, 3)) expected.push_back({token.id, token.rotary, 0});
+        const auto lo = static_cast<int32_t>(random() % 300);
+        ASSERT_TRUE(cache->remove_and_shift(a, {lo, lo + 3}));
+        expected.erase(expected.begin() + lo, expected.begin() + lo + 3);
+        for (size_t p = 0; p < expected.size(); ++p) expected[p].rotary = static_cast<int32_t>(p);
+        ASSERT_EQ(cache->common_prefix(a, expected), 400) << i;
+    }
+    EXPECT_LE(cache->stats().log.blocks_used, 2 * (400 / 256) + 9);
+    EXPECT_EQ(verify(*cache), "");
+}
+
 TEST(CachePure, IsCutAtTheFirstRemovedPosition) {
     auto cache = make({Keep::all()}, limits_of(1024));
     const SeqId a = must_open(*cache);
