@@ -97,8 +97,6 @@ inline std::vector<int64_t> widths(DType type) {
     if (block == 32) return {32, 96, 256, 288, 512, 800};
     return {256, 512, 768, 1280};
 #endif
-};
-#endif
 }
 
 }  // namespace cellar::ops
