@@ -26,8 +26,15 @@ HWY_INLINE VU bytes(VU column, int shift, uint32_t each) {
 
 // Four neighbouring bits of each lane, from bit `shift` on, each as bit 4 of a byte of its own.
 HWY_INLINE VU fifth_bits(VU column, int shift) {
+#if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX3
+    // A table of the sixteen answers; the index of a lane is its low four bits.
+    const __m512i answers = _mm512_setr_epi32(0, 0x10, 0x1000, 0x1010, 0x100000, 0x100010, 0x101000, 0x101010, 0x10000000, 0x10000010, 0x10001000,
+                                              0x10001010, 0x10100000, 0x10100010, 0x10101000, 0x10101010);
+    return VU{_mm512_permutexvar_epi32(hn::ShiftRightSame(column, shift).raw, answers)};
+#else
     const VU four = hn::And(hn::ShiftRightSame(column, shift), hn::Set(DU(), 15U));
     return hn::ShiftLeft<4>(hn::And(hn::Mul(four, hn::Set(DU(), 0x00204081U)), hn::Set(DU(), 0x01010101U)));
+#endif
 }
 
 // What the values of a table are stored as.
@@ -61,45 +68,50 @@ HWY_INLINE void put_minimum(Panel& panel, int sub, VF minimum) {
     hn::Store(minimum, DF(), panel.minimum[sub]);
 }
 
-// A block of 32 columns becomes sub-block `sub`.
+// A block of 32 columns: its quants as they stand in a panel, four columns to a vector, its scales and its minima.
+struct Block32 {
+    VU q[8];
+    VF scale;
+    VF minimum;
+};
+
 template <DType type, class Source>
-HWY_INLINE void fill_32(const Source& block, int sub, Panel& panel) {
-    VU c[4];
-    const int column = sub * 8;
+HWY_INLINE Block32 unpack_32(const Source& block) {
+    Block32 out;
+    out.minimum = hn::Zero(DF());
     if constexpr (type == DType::Q8_0) {
-        put_scale(panel, sub, load_half(block, 0));
-        const VU flip = hn::Set(DU(), kUnsignedWide ? 0x80808080U : 0U);
-#pragma GCC unroll 2
-        for (int part = 0; part < 2; ++part) {
-            load_columns(block, 2 + part * 16, c);
-#pragma GCC unroll 4
-            for (int j = 0; j < 4; ++j) put(panel, column + part * 4 + j, hn::Xor(c[j], flip));
+        out.scale = load_half(block, 0);
+        load_columns(block, 2, out.q);
+        load_columns(block, 18, out.q + 4);
+        if constexpr (kUnsignedWide) {
+#pragma GCC unroll 8
+            for (VU& q : out.q) q = hn::Xor(q, hn::Set(DU(), 0x80808080U));
         }
-        return;
+        return out;
     }
-    VU fifth{};
+    VU fifth = hn::Zero(DU());
     int64_t quants = 2;
     if constexpr (type == DType::MXFP4) {
         // 2^(e - 128), which is subnormal for e < 2.
         const VU e = load_byte(block, 0);
         const VU normal = hn::ShiftLeft<23>(hn::Sub(e, hn::Set(DU(), 1U)));
-        const VU one = hn::ShiftLeft<22>(hn::Set(DU(), 1U));
-        const VU small = hn::IfThenElse(hn::Eq(e, hn::Zero(DU())), hn::ShiftRight<1>(one), one);
+        const VU small = hn::IfThenElse(hn::Eq(e, hn::Zero(DU())), hn::Set(DU(), 1U << 21), hn::Set(DU(), 1U << 22));
         const auto is_small = hn::Eq(hn::ShiftRight<1>(e), hn::Zero(DU()));
-        put_scale(panel, sub, hn::BitCast(DF(), hn::IfThenElse(is_small, small, normal)));
+        out.scale = hn::BitCast(DF(), hn::IfThenElse(is_small, small, normal));
         quants = 1;
     } else if constexpr (type == DType::Q4_1 || type == DType::Q5_1) {
         const VU head = load_column(block, 0);
-        put_scale(panel, sub, low_half(head));
-        put_minimum(panel, sub, high_half(head));
+        out.scale = low_half(head);
+        out.minimum = high_half(head);
         quants = 4;
     } else {
-        put_scale(panel, sub, load_half(block, 0));
+        out.scale = load_half(block, 0);
     }
     if constexpr (type == DType::Q5_0 || type == DType::Q5_1) {
         fifth = load_column(block, quants);
         quants += 4;
     }
+    VU c[4];
     load_columns(block, quants, c);
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
@@ -112,9 +124,44 @@ HWY_INLINE void fill_32(const Source& block, int sub, Panel& panel) {
             low = look_up<type>(low);
             high = look_up<type>(high);
         }
-        put(panel, column + j, low);
-        put(panel, column + 4 + j, high);
+        out.q[j] = low;
+        out.q[4 + j] = high;
     }
+    return out;
+}
+
+// A block of 32 columns becomes sub-block `sub`.
+template <DType type, class Source>
+HWY_INLINE void fill_32(const Source& block, int sub, Panel& panel) {
+    const Block32 b = unpack_32<type>(block);
+    put_scale(panel, sub, b.scale);
+    if constexpr (panel_format(type).minimum) put_minimum(panel, sub, b.minimum);
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) put(panel, sub * 8 + j, b.q[j]);
+}
+
+// What fill_panel and multiply_panel do, for one token and without the way through memory.
+template <DType type, class Source>
+HWY_INLINE void multiply_directly(const Source& source, const ActivationTile<1>& x, int subs, float* acc /* [kLanes] */) {
+    constexpr PanelFormat format = panel_format(type);
+    static_assert(!format.per_256);
+    const DF df;
+    const DI di;
+    VF sum = hn::Load(df, acc);
+    for (int s = 0; s < subs; ++s) {
+        const Block32 b = unpack_32<type>(block_of<type>(source, s));
+        // Sums of integers come out the same in any order: two chains are shorter than one.
+        VI even = hn::Set(di, x.start[0][s]);
+        VI odd = hn::Zero(di);
+#pragma GCC unroll 4
+        for (int j = 0; j < 8; j += 2) {
+            even = dot4<format.wide>(even, make_quants<format.wide>(b.q[j]), x.q[0] + s * 32 + j * 4);
+            odd = dot4<format.wide>(odd, make_quants<format.wide>(b.q[j + 1]), x.q[0] + s * 32 + j * 4 + 4);
+        }
+        sum = hn::MulAdd(hn::ConvertTo(df, hn::Add(even, odd)), hn::Mul(b.scale, hn::Set(df, x.scale[0][s])), sum);
+        if constexpr (format.minimum) sum = hn::MulAdd(b.minimum, hn::Set(df, x.sum[0][s]), sum);
+    }
+    hn::Store(sum, df, acc);
 }
 
 // Scales and minima of Q4_K and Q5_K.

@@ -19,6 +19,8 @@ using DF = hn::ScalableTag<float>;
 using DI = hn::ScalableTag<int32_t>;
 using VF = hn::Vec<DF>;
 using VI = hn::Vec<DI>;
+using DU = hn::RebindToUnsigned<DF>;
+using VU = hn::Vec<DU>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(DF()));
 constexpr int kPanels = kGroupRows / kLanes;
 
@@ -49,8 +51,8 @@ struct Quants {
     __m512i q;
 };
 template <bool wide>
-HWY_INLINE Quants load_quants(const uint8_t* q) {
-    return {_mm512_load_si512(q)};
+HWY_INLINE Quants make_quants(VU q) {
+    return {q.raw};
 }
 template <bool wide>
 HWY_INLINE VI dot4(VI sum, Quants w, const int8_t* x) {
@@ -66,10 +68,9 @@ struct Quants {
     __mmask64 negative;
 };
 template <bool wide>
-HWY_INLINE Quants load_quants(const uint8_t* q) {
-    const __m512i v = _mm512_load_si512(q);
-    if constexpr (wide) return {_mm512_abs_epi8(v), _mm512_movepi8_mask(v)};
-    return {v, 0};
+HWY_INLINE Quants make_quants(VU q) {
+    if constexpr (wide) return {_mm512_abs_epi8(q.raw), _mm512_movepi8_mask(q.raw)};
+    return {q.raw, 0};
 }
 template <bool wide>
 HWY_INLINE VI dot4(VI sum, Quants w, const int8_t* x) {
@@ -88,10 +89,9 @@ struct Quants {
     __m256i sign;
 };
 template <bool wide>
-HWY_INLINE Quants load_quants(const uint8_t* q) {
-    const __m256i v = _mm256_load_si256(reinterpret_cast<const __m256i*>(q));
-    if constexpr (wide) return {_mm256_abs_epi8(v), v};
-    return {v, v};
+HWY_INLINE Quants make_quants(VU q) {
+    if constexpr (wide) return {_mm256_abs_epi8(q.raw), q.raw};
+    return {q.raw, q.raw};
 }
 template <bool wide>
 HWY_INLINE VI dot4(VI sum, Quants w, const int8_t* x) {
@@ -106,20 +106,22 @@ HWY_INLINE VI dot4(VI sum, Quants w, const int8_t* x) {
 #else
 
 struct Quants {
-    const uint8_t* q;
+    VU q;
 };
 template <bool wide>
-HWY_INLINE Quants load_quants(const uint8_t* q) {
+HWY_INLINE Quants make_quants(VU q) {
     return {q};
 }
 template <bool wide>
 HWY_INLINE VI dot4(VI sum, Quants w, const int8_t* x) {
     const DI di;
     HWY_ALIGN int32_t lanes[kLanes];
+    HWY_ALIGN uint32_t quants[kLanes];
     hn::Store(sum, di, lanes);
+    hn::Store(w.q, DU(), quants);
     for (int lane = 0; lane < kLanes; ++lane) {
         for (int i = 0; i < 4; ++i) {
-            const uint8_t q = w.q[lane * 4 + i];
+            const auto q = static_cast<uint8_t>(quants[lane] >> (8 * i));
             lanes[lane] += (wide ? static_cast<int8_t>(q) : static_cast<int>(q)) * x[i];
         }
     }
@@ -144,7 +146,7 @@ HWY_INLINE void multiply_panel(const Panel& panel, const ActivationTile<tokens>&
         for (int t = 0; t < tokens; ++t) dot[t] = hn::Set(di, x.start[t][s]);
 #pragma GCC unroll 8
         for (int j = 0; j < format.sub / 4; ++j) {
-            const Quants w = load_quants<format.wide>(panel.q[s * (format.sub / 4) + j]);
+            const Quants w = make_quants<format.wide>(hn::Load(DU(), reinterpret_cast<const uint32_t*>(panel.q[s * (format.sub / 4) + j])));
 #pragma GCC unroll 8
             for (int t = 0; t < tokens; ++t) dot[t] = dot4<format.wide>(dot[t], w, x.q[t] + s * format.sub + j * 4);
         }

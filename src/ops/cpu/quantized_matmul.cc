@@ -40,25 +40,29 @@ constexpr int kOffset = panel_format(type).wide && !kUnsignedWide ? 0 : panel_fo
 // Bytes of kChunk columns of a row, at most.
 constexpr int kChunkBytes = 288;
 
-// Rewrites columns [column, column + columns) of `count` rows from `row` on, at most kLanes, as a panel; lanes behind them get rows of
-// zero bytes. `w_bytes` are those of a row, or of a group of packed rows.
-template <DType type, bool packed>
-void fill_panel_of(const WeightMatrix& w, size_t w_bytes, int64_t row, int count, int64_t column, int columns, Panel& panel) {
+// Calls body with the Source of columns [column, column + columns) of `count` rows from `row` on, at most kLanes; lanes behind them get
+// rows of zero bytes. `w_bytes` are those of a row, or of a group of packed rows.
+template <DType type, bool packed, class Body>
+HWY_INLINE void with_source(const WeightMatrix& w, size_t w_bytes, int64_t row, int count, int64_t column, int columns, Body body) {
     constexpr PanelFormat format = panel_format(type);
     constexpr int block = format.per_256 ? 256 : 32;
     const auto* data = reinterpret_cast<const uint8_t*>(w.data);
     if constexpr (packed) {
         const size_t chunk = packed_chunk_bytes(type, kLanes, kChunk / block);
         const uint8_t* at = data + static_cast<size_t>(row / kLanes) * w_bytes + static_cast<size_t>(column / kChunk) * chunk;
-        fill_panel<type>(Packed<type>{at, at + columns / block * packed_layout(type).columns * kLanes * 4}, columns, panel);
+        body(Packed<type>{at, at + columns / block * packed_layout(type).columns * kLanes * 4});
     } else {
         const uint8_t* at = data + static_cast<size_t>(row) * w_bytes + column / block * format.block_bytes;
-        if (count == kLanes) return fill_panel<type>(Rows{at, static_cast<int64_t>(w_bytes)}, columns, panel);
-        uint8_t padded[kLanes][kChunkBytes] = {};
-        for (int lane = 0; lane < count; ++lane) {
-            std::memcpy(padded[lane], at + static_cast<size_t>(lane) * w_bytes, static_cast<size_t>(columns / block * format.block_bytes));
+        uint8_t padded[kLanes][kChunkBytes];
+        Rows rows{at, static_cast<int64_t>(w_bytes)};
+        if (count < kLanes) {
+            std::memset(padded, 0, sizeof(padded));
+            for (int lane = 0; lane < count; ++lane) {
+                std::memcpy(padded[lane], at + static_cast<size_t>(lane) * w_bytes, static_cast<size_t>(columns / block * format.block_bytes));
+            }
+            rows = {padded[0], kChunkBytes};
         }
-        fill_panel<type>(Rows{padded[0], kChunkBytes}, columns, panel);
+        body(rows);
     }
 }
 
@@ -108,31 +112,50 @@ void write_sums(const MatmulArgs& args, const Piece& piece, const Sums& sums) {
     }
 }
 
+// All panels with all tokens.
+template <DType type>
+void multiply_tiles(const MatmulArgs& args, size_t x_bytes, const Panel* panels, int count, const Piece& piece, int64_t column, int columns,
+                    Sums& sums) {
+    int at = 0;
+    for (; at + kTokens <= piece.tokens; at += kTokens) {
+        multiply_tile<type, kTokens>(args, x_bytes, panels, count, piece.token + at, at, column, columns, sums);
+    }
+    if (kTokens > 4 && at + 4 <= piece.tokens) {
+        multiply_tile<type, 4>(args, x_bytes, panels, count, piece.token + at, at, column, columns, sums);
+        at += 4;
+    }
+    if (at + 2 <= piece.tokens) {
+        multiply_tile<type, 2>(args, x_bytes, panels, count, piece.token + at, at, column, columns, sums);
+        at += 2;
+    }
+    if (at < piece.tokens) multiply_tile<type, 1>(args, x_bytes, panels, count, piece.token + at, at, column, columns, sums);
+}
+
 template <DType type, bool packed>
 void multiply_piece(const MatmulArgs& args, size_t x_bytes, size_t w_bytes, const Piece& piece) {
     const int panel_count = (piece.rows + kLanes - 1) / kLanes;
-    Panel panels[kPanels];
     Sums sums;
     for (int p = 0; p < panel_count; ++p) std::memset(sums.acc[p], 0, sizeof(float) * kLanes * static_cast<size_t>(piece.tokens));
     for (int64_t column = 0; column < args.w.cols; column += kChunk) {
         const int columns = static_cast<int>(std::min<int64_t>(kChunk, args.w.cols - column));
-        for (int p = 0; p < panel_count; ++p) {
-            const int count = std::min(kLanes, piece.rows - p * kLanes);
-            fill_panel_of<type, packed>(args.w, w_bytes, piece.row + p * kLanes, count, column, columns, panels[p]);
+        const auto each_panel = [&](auto body) HWY_ATTR {
+            for (int p = 0; p < panel_count; ++p) {
+                const int count = std::min(kLanes, piece.rows - p * kLanes);
+                with_source<type, packed>(args.w, w_bytes, piece.row + p * kLanes, count, column, columns,
+                                          [&](const auto& source) HWY_ATTR { body(p, source); });
+            }
+        };
+        if constexpr (!panel_format(type).per_256) {
+            if (piece.tokens == 1) {
+                ActivationTile<1> tile;
+                fill_tile<type, 1>(args, x_bytes, piece.token, column, columns, tile);
+                each_panel([&](int p, const auto& source) HWY_ATTR { multiply_directly<type>(source, tile, columns / 32, sums.acc[p][0]); });
+                continue;
+            }
         }
-        int at = 0;
-        for (; at + kTokens <= piece.tokens; at += kTokens) {
-            multiply_tile<type, kTokens>(args, x_bytes, panels, panel_count, piece.token + at, at, column, columns, sums);
-        }
-        if (kTokens > 4 && at + 4 <= piece.tokens) {
-            multiply_tile<type, 4>(args, x_bytes, panels, panel_count, piece.token + at, at, column, columns, sums);
-            at += 4;
-        }
-        if (at + 2 <= piece.tokens) {
-            multiply_tile<type, 2>(args, x_bytes, panels, panel_count, piece.token + at, at, column, columns, sums);
-            at += 2;
-        }
-        if (at < piece.tokens) multiply_tile<type, 1>(args, x_bytes, panels, panel_count, piece.token + at, at, column, columns, sums);
+        Panel panels[kPanels];
+        each_panel([&](int p, const auto& source) HWY_ATTR { fill_panel<type>(source, columns, panels[p]); });
+        multiply_tiles<type>(args, x_bytes, panels, panel_count, piece, column, columns, sums);
     }
     write_sums(args, piece, sums);
 }

@@ -16,9 +16,6 @@ HWY_BEFORE_NAMESPACE();
 namespace cellar::ops::cpu_impl::HWY_NAMESPACE {
 namespace {
 
-using DU = hn::RebindToUnsigned<DF>;
-using VU = hn::Vec<DU>;
-
 // The low or the high 16 bits of each lane, which are an f16.
 HWY_INLINE VF low_half(VU column) {
 #if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX3
