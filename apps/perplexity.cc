@@ -80,7 +80,7 @@ Result<int> perplexity(const PerplexityArgs& args) {
     if (compares) {
         EngineOptions same = options;
         same.formats = {kv::RowFormat::F32, kv::RowFormat::F32};
-        CELLAR_TRY(exact, Engine::make(model::Model::open(args.model).value(), same));
+        CELLAR_TRY(exact, Engine::make(engine->shared_model(), same));
     }
     const int64_t vocabulary = engine->model().config().vocabulary;
     const auto window = static_cast<size_t>(std::min(args.window, engine->context()));

@@ -79,7 +79,15 @@ Result<std::vector<Setting>> settings_in_force(const EngineSettings& settings) {
     out.push_back({"cache-type-k", std::string(kv::name(options.formats.k)), settings.cache_type_k.empty() ? general : "--cache-type-k"});
     out.push_back({"cache-type-v", std::string(kv::name(options.formats.v)), settings.cache_type_v.empty() ? general : "--cache-type-v"});
     out.push_back({"cpu-target", std::string(ops::cpu_target()), origin(settings.cpu_target, "--cpu-target", "CELLAR_CPU_TARGET")});
+    out.push_back({"weights", settings.no_pack ? "as in the file" : "packed for this machine", settings.no_pack ? "--no-pack" : "default"});
     out.push_back({"check-finite", options.check_finite ? "on" : "off", options.check_finite ? "--check-finite" : "default"});
+    return out;
+}
+
+model::LoadOptions load_options(const EngineSettings& settings, const EngineOptions& options) {
+    model::LoadOptions out;
+    out.pack = !settings.no_pack && !options.reference_kernels;
+    out.threads = options.threads == 0 ? usable_cpus() : options.threads;
     return out;
 }
 
@@ -88,7 +96,7 @@ Result<std::unique_ptr<Engine>> start_engine(const std::string& model_path, cons
     options.max_outputs = max_outputs;
     options.max_seqs = max_seqs;
     StatusLine status("loading " + model_path);
-    CELLAR_TRY(auto model, model::Model::open(model_path));
+    CELLAR_TRY(auto model, model::Model::open(model_path, load_options(settings, options)));
     CELLAR_TRY(auto engine, Engine::make(model, options));
     status.clear();
     for (const std::string& note : model->network().notes) say(note);

@@ -29,6 +29,7 @@ struct EngineSettings {
     std::string cpu_target; // --cpu-target, CELLAR_CPU_TARGET
     bool check_finite = false;
     bool reference_kernels = false;
+    bool no_pack = false;
     bool verbose = false;
 };
 
@@ -43,6 +44,9 @@ struct Setting {
 Result<EngineOptions> engine_options(const EngineSettings& settings);
 // The same, for people: every setting, its value and where it came from.
 Result<std::vector<Setting>> settings_in_force(const EngineSettings& settings);
+
+// How weights are loaded for these settings.
+model::LoadOptions load_options(const EngineSettings& settings, const EngineOptions& options);
 
 // Opens the model, makes the engine and says what is worth saying on stderr.
 Result<std::unique_ptr<Engine>> start_engine(const std::string& model_path, const EngineSettings& settings, int max_outputs = 1, int max_seqs = 2);

@@ -46,13 +46,13 @@ Result<std::unique_ptr<text::Tokenizer>> vocabulary_of(const std::string& path) 
 }  // namespace
 
 Result<int> logits(const LogitsArgs& args) {
-    EngineSettings settings = args.engine;
+    const EngineSettings& settings = args.engine;
     CELLAR_TRY(const std::string text, read_text(args.tokens));
-    CELLAR_TRY(const auto model, model::Model::open(args.model));
+    CELLAR_TRY(EngineOptions options, engine_options(settings));
+    CELLAR_TRY(const auto model, model::Model::open(args.model, load_options(settings, options)));
     CELLAR_TRY(const std::vector<int32_t> tokens, parse_tokens(text, args.tokens, model->config().vocabulary));
     if (args.last < 0 || args.last > static_cast<int64_t>(tokens.size())) return fail("--last is {}, but there are {} tokens", args.last, tokens.size());
-    if (settings.context.empty()) settings.context = fmt::to_string(std::max<int64_t>(static_cast<int64_t>(tokens.size()), 1));
-    CELLAR_TRY(EngineOptions options, engine_options(settings));
+    if (options.context == 0) options.context = static_cast<int64_t>(tokens.size());
     options.max_outputs = kRowsAtOnce;
     CELLAR_TRY(const auto engine, Engine::make(model, options));
     if (static_cast<int64_t>(tokens.size()) > engine->context())

@@ -28,9 +28,11 @@ std::vector<int32_t> encode_prompt(const text::Tokenizer& words, std::string_vie
 Conversation::Conversation(Engine& engine, ConversationOptions options, jinja::Template chat, SeqId seq)
     : engine_(engine), options_(std::move(options)), template_(std::move(chat)), seq_(seq) {}
 
-Conversation::~Conversation() { engine_.cache().close(seq_); }
+Conversation::~Conversation() {
+    if (owns_seq_) engine_.cache().close(seq_);
+}
 
-Result<std::unique_ptr<Conversation>> Conversation::make(Engine& engine, ConversationOptions options) {
+Result<jinja::Template> Conversation::parse(const Engine& engine, const ConversationOptions& options) {
     const model::Model& model = engine.model();
     if (model.tokenizer() == nullptr) return fail("{}", model.why_no_tokenizer());
     if (!options.template_text && !model.chat_template())
@@ -38,8 +40,29 @@ Result<std::unique_ptr<Conversation>> Conversation::make(Engine& engine, Convers
     const std::string& source = options.template_text ? *options.template_text : *model.chat_template();
     auto parsed = jinja::Template::parse(source);
     if (!parsed) return fail("the chat template of {}: {}", model.file().path(), parsed.error().message);
+    return parsed;
+}
+
+Result<std::unique_ptr<Conversation>> Conversation::make(Engine& engine, ConversationOptions options) {
+    CELLAR_TRY(jinja::Template chat, parse(engine, options));
     CELLAR_TRY(const SeqId seq, engine.cache().open());
-    return std::unique_ptr<Conversation>(new Conversation(engine, std::move(options), *std::move(parsed), seq));
+    std::unique_ptr<Conversation> made(new Conversation(engine, std::move(options), std::move(chat), seq));
+    made->owns_seq_ = true;
+    return made;
+}
+
+Result<std::unique_ptr<Conversation>> Conversation::make_on(Engine& engine, ConversationOptions options, SeqId seq) {
+    CELLAR_TRY(jinja::Template chat, parse(engine, options));
+    return std::unique_ptr<Conversation>(new Conversation(engine, std::move(options), std::move(chat), seq));
+}
+
+std::unique_ptr<Conversation> Conversation::copy_on(SeqId seq) const {
+    std::unique_ptr<Conversation> copy(new Conversation(engine_, options_, template_, seq));
+    copy->messages_ = messages_;
+    copy->text_ = text_;
+    copy->tokens_ = tokens_;
+    copy->marks_ = marks_;
+    return copy;
 }
 
 bool ends_in_thinking(std::string_view prompt) {
@@ -123,6 +146,27 @@ Result<Answer> Conversation::again(const GenerateOptions& options, const TakeTex
     }
     auto result = answer(options, take, cancel, progress);
     if (!result && former) messages_.push_back(*std::move(former));
+    return result;
+}
+
+Result<Answer> Conversation::reply(std::vector<Message> messages, const GenerateOptions& options, const TakeText& take, const Cancel* cancel, const Progress& progress) {
+    std::string system;
+    const bool has_system = !messages.empty() && messages.front().role == "system";
+    if (has_system) {
+        system = std::move(messages.front().content);
+        messages.erase(messages.begin());
+    }
+    if (messages.empty()) return fail("there is no message to answer");
+    if (messages.back().role == "assistant") return fail("the last message is the assistant's: there is nothing to answer");
+    for (size_t i = 0; i < messages.size(); ++i)
+        if (messages[i].role == "system") return fail("message {} of the conversation is a system message; only the first one may be", i + (has_system ? 1 : 0));
+    std::swap(options_.system, system);
+    std::swap(messages_, messages);
+    auto result = answer(options, take, cancel, progress);
+    if (!result) {
+        std::swap(options_.system, system);
+        std::swap(messages_, messages);
+    }
     return result;
 }
 

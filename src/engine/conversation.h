@@ -33,11 +33,17 @@ class Conversation {
   public:
     // Refuses models without a vocabulary or without a template.
     static Result<std::unique_ptr<Conversation>> make(Engine& engine, ConversationOptions options);
+    // The same on a sequence that the caller owns and closes after the conversation. Whatever the caller does with it between turns,
+    // a turn reuses of it what its prompt begins with.
+    static Result<std::unique_ptr<Conversation>> make_on(Engine& engine, ConversationOptions options, SeqId seq);
+    // The same turns on another sequence that the caller owns, such as a fork of this one.
+    [[nodiscard]] std::unique_ptr<Conversation> copy_on(SeqId seq) const;
     ~Conversation();
     Conversation(const Conversation&) = delete;
     Conversation& operator=(const Conversation&) = delete;
 
     [[nodiscard]] const std::vector<Message>& messages() const { return messages_; }
+    [[nodiscard]] const std::string& system() const { return options_.system; }
     [[nodiscard]] SeqId seq() const { return seq_; }
 
     // Adds what the user said and lets the model answer. On an error the message is taken back; the answer of a cancelled turn,
@@ -45,6 +51,10 @@ class Conversation {
     Result<Answer> say(std::string text, const GenerateOptions& options, const TakeText& take = {}, const Cancel* cancel = nullptr, const Progress& progress = {});
     // Answers the last user message again. Refuses when there is none.
     Result<Answer> again(const GenerateOptions& options, const TakeText& take = {}, const Cancel* cancel = nullptr, const Progress& progress = {});
+
+    // Answers the last of these messages, which replace all that was said; a system message among them only as the first. On an error
+    // everything is as it was.
+    Result<Answer> reply(std::vector<Message> messages, const GenerateOptions& options, const TakeText& take = {}, const Cancel* cancel = nullptr, const Progress& progress = {});
 
     bool undo();                        // takes back the last turn; false when there is none
     void clear();                       // forgets all turns, keeps the system text
@@ -57,6 +67,7 @@ class Conversation {
 
   private:
     Conversation(Engine& engine, ConversationOptions options, jinja::Template chat, SeqId seq);
+    static Result<jinja::Template> parse(const Engine& engine, const ConversationOptions& options);
     [[nodiscard]] Result<std::string> render(const std::vector<Message>& messages) const;
     Result<Answer> answer(const GenerateOptions& options, const TakeText& take, const Cancel* cancel, const Progress& progress);
     [[nodiscard]] std::vector<int32_t> tokens_of(const std::string& prompt);
@@ -72,6 +83,7 @@ class Conversation {
     ConversationOptions options_;
     jinja::Template template_;
     SeqId seq_;
+    bool owns_seq_ = false;
     std::vector<Message> messages_;  // without the system message
     std::string text_;               // what the last turn's prompt and answer spell
     std::vector<int32_t> tokens_;    // of text_

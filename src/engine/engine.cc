@@ -85,6 +85,7 @@ Engine::~Engine() = default;
 Result<std::unique_ptr<Engine>> Engine::make(std::shared_ptr<const model::Model> model, const EngineOptions& options) {
     if (options.threads < 0 || options.threads > 1024) return fail("--threads is {}, but must lie in [1, 1024], or be 0 for all CPUs", options.threads);
     if (options.chunk < 1 || options.chunk > 65536) return fail("the chunk of a prompt is {} tokens, but must lie in [1, 65536]", options.chunk);
+    if (options.reference_kernels && model->packed()) return fail("the slow kernels read weights in file layout, but those of {} are packed", model->file().path());
     std::unique_ptr<Engine> engine(new Engine(std::move(model), options, options.threads == 0 ? usable_cpus() : options.threads));
     CELLAR_TRY_VOID(engine->start());
     return engine;

@@ -49,6 +49,7 @@ class Engine {
     Engine& operator=(const Engine&) = delete;
 
     [[nodiscard]] const model::Model& model() const { return *model_; }
+    [[nodiscard]] const std::shared_ptr<const model::Model>& shared_model() const { return model_; }
     [[nodiscard]] kv::Cache& cache() { return *cache_; }
     [[nodiscard]] const kv::Cache& cache() const { return *cache_; }
     [[nodiscard]] int64_t context() const { return context_; }

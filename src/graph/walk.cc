@@ -155,7 +155,8 @@ void Walker::expert_matmul(const Node& node) {
     const int32_t* first = ints(node.in[1]);
     const int32_t* slot = first + node.experts + 1;
     const int32_t* token = slot + slots;
-    const size_t expert_bytes = row_bytes(node.weight.type, node.weight.cols) * static_cast<size_t>(node.weight.rows);
+    const ops::WeightMatrix& w = node.weight;
+    const size_t expert_bytes = w.packed ? ops_.packed_bytes(w.type, w.rows, w.cols) : row_bytes(w.type, w.cols) * static_cast<size_t>(w.rows);
     ops::MatmulArgs args;
     args.w = node.weight;
     args.x = bytes(node.in[0]);

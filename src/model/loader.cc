@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "model/packer.h"
 #include "tensor/row_codec.h"
 
 namespace cellar::model {
@@ -29,7 +30,7 @@ T Loader::take(Result<T> result, T otherwise) {
     return otherwise;
 }
 
-Loader::Loader(const gguf::File& file) : file_(file) {
+Loader::Loader(const gguf::File& file, Packer* packer) : file_(file), packer_(packer) {
     config_.architecture = std::string(take(file.string("general.architecture"), std::string_view()));
     if (ok()) read_config();
 }
@@ -151,7 +152,8 @@ const gguf::TensorInfo* Loader::find(const std::string& name, std::initializer_l
 ops::WeightMatrix Loader::matrix(const std::string& name, int64_t rows, int64_t cols, Need need) {
     const gguf::TensorInfo* tensor = find(name, {cols, rows}, need);
     if (tensor == nullptr) return {};
-    return {tensor->type, rows, cols, tensor->data};
+    const ops::WeightMatrix w{tensor->type, rows, cols, tensor->data};
+    return packer_ != nullptr ? packer_->pack(w, 1) : w;
 }
 
 Linear Loader::linear(const std::string& base, int64_t rows, int64_t cols, Need need) {
@@ -164,7 +166,8 @@ Linear Loader::linear(const std::string& base, int64_t rows, int64_t cols, Need 
 ExpertLinear Loader::experts(const std::string& base, int64_t rows, int64_t cols, int64_t count, Need need) {
     const gguf::TensorInfo* tensor = find(base + ".weight", {cols, rows, count}, need);
     if (tensor == nullptr) return {};
-    return {{tensor->type, rows, cols, tensor->data}, count};
+    const ops::WeightMatrix w{tensor->type, rows, cols, tensor->data};
+    return {packer_ != nullptr ? packer_->pack(w, count) : w, count};
 }
 
 const float* Loader::vector(const std::string& name, std::initializer_list<int64_t> dims, Need need) {

@@ -36,10 +36,12 @@ struct Config {
 
 enum class Need : bool { Optional, Required };
 
+class Packer;
+
 class Loader {
   public:
-    // Reads the keys that every architecture has.
-    explicit Loader(const gguf::File& file);
+    // Reads the keys that every architecture has. Matrices go through the packer, if there is one.
+    explicit Loader(const gguf::File& file, Packer* packer = nullptr);
 
     [[nodiscard]] const gguf::File& file() const { return file_; }
     [[nodiscard]] const Config& config() const { return config_; }
@@ -102,6 +104,7 @@ class Loader {
     std::vector<int> per_layer(std::string_view name, int64_t low, int64_t high);
 
     const gguf::File& file_;
+    Packer* packer_;
     Config config_;
     bool failed_ = false;
     Error error_;

@@ -1,13 +1,21 @@
 #include "model/model.h"
 
+#include "model/packer.h"
 #include "model/vocabulary_from_gguf.h"
 
 namespace cellar::model {
 
-Result<std::shared_ptr<const Model>> Model::open(const std::string& path) {
+Model::Model(gguf::File file) : file_(std::move(file)) {}
+
+Model::~Model() = default;
+
+Result<std::shared_ptr<const Model>> Model::open(const std::string& path, const LoadOptions& options) {
     CELLAR_TRY(gguf::File file, gguf::File::open(path));
     std::shared_ptr<Model> out(new Model(std::move(file)));
-    CELLAR_TRY(out->network_, load_network(out->file_));
+    if (options.pack) {
+        CELLAR_TRY(out->packer_, Packer::make(ops::cpu(), out->file_, options.threads));
+    }
+    CELLAR_TRY(out->network_, load_network(out->file_, out->packer_.get()));
     if (has_vocabulary(out->file_)) {
         CELLAR_TRY(text::VocabularyData data, read_vocabulary(out->file_));
         CELLAR_TRY(out->tokenizer_, text::Tokenizer::make(std::move(data)));

@@ -14,10 +14,22 @@
 
 namespace cellar::model {
 
+struct LoadOptions {
+    bool pack = false;  // rewrite quantized weights for this machine; they then lie in memory of their own
+    int threads = 1;    // that pack
+};
+
+class Packer;
+
 class Model {
   public:
-    // Maps the file and checks everything in it; weights are read from the map when they are first used.
-    static Result<std::shared_ptr<const Model>> open(const std::string& path);
+    ~Model();
+    Model(const Model&) = delete;
+    Model& operator=(const Model&) = delete;
+
+
+    // Maps the file and checks everything in it. Weights are read from the map when they are first used, or packed now.
+    static Result<std::shared_ptr<const Model>> open(const std::string& path, const LoadOptions& options = {});
 
     [[nodiscard]] const gguf::File& file() const { return file_; }
     [[nodiscard]] const Network& network() const { return network_; }
@@ -28,11 +40,13 @@ class Model {
     [[nodiscard]] const std::optional<std::string>& chat_template() const { return chat_template_; }
     [[nodiscard]] std::string display_name() const;  // general.name, or the file's name
     [[nodiscard]] uint64_t weight_bytes() const;     // of all tensors
+    [[nodiscard]] bool packed() const { return packer_ != nullptr; }
 
   private:
-    explicit Model(gguf::File file) : file_(std::move(file)) {}
+    explicit Model(gguf::File file);
 
     gguf::File file_;
+    std::unique_ptr<Packer> packer_;  // nullptr: weights are read in file layout
     Network network_;
     std::unique_ptr<text::Tokenizer> tokenizer_;
     std::string why_no_tokenizer_;

@@ -44,11 +44,11 @@ Network decoder_network(Loader& in, Decoder decoder, std::vector<RopeConfig> rop
     return out;
 }
 
-Result<Network> load_network(const gguf::File& file) {
+Result<Network> load_network(const gguf::File& file, Packer* packer) {
     CELLAR_TRY(const std::string_view wanted, file.string("general.architecture"));
     for (const ArchEntry& arch : kArchs) {
         if (arch.name != wanted) continue;
-        Loader in(file);
+        Loader in(file, packer);
         if (!in.ok()) return pass(in.status());
         Network network = arch.load(in);
         CELLAR_TRY_VOID(in.status());

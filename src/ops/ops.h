@@ -27,6 +27,13 @@ struct Ops {
     size_t (*activation_row_bytes)(ActivationForm form, int64_t n);
     // Rewrites x [rows, n] into `out`, rows of activation_row_bytes. F32 copies.
     void (*prepare_activations)(ActivationForm form, Mat x, std::byte* out, ThreadTeam& team);
+    // Bytes of a matrix packed for this machine; 0 where the table has no packed form of the type.
+    size_t (*packed_bytes)(DType type, int64_t rows, int64_t cols);
+    // Rows that are packed together: pack_rows starts at multiples of it. 0 where nothing is packed.
+    int64_t (*packed_lanes)();
+    // Packs rows [first, last) of w, which is in file layout, into the packed matrix that starts at `packed`. Nothing outside these
+    // rows is read. Products have the same bits as in file layout. Requires: last is a multiple of packed_lanes, or w.rows.
+    void (*pack_rows)(const WeightMatrix& w, int64_t first, int64_t last, std::byte* packed, ThreadTeam& team);
     // y[y_row(i)] = w * x[x_row(i)] (+ bias), for i in [0, count).
     void (*matmul)(const MatmulArgs& args, ThreadTeam& team);
 
@@ -47,7 +54,7 @@ struct Ops {
     void (*scale)(Mat a, float factor, MatOut y, ThreadTeam& team);
     void (*activate)(Activation kind, Mat a, MatOut y, ThreadTeam& team);
     void (*activate_mul)(Activation kind, Mat gate, Mat up, MatOut y, ThreadTeam& team);  // y = f(gate) * up
-    void (*soft_cap)(Mat a, float cap, MatOut y, ThreadTeam& team);                        // cap * tanh(a / cap)
+    void (*soft_cap)(Mat a, float cap, MatOut y, ThreadTeam& team);                       // cap * tanh(a / cap)
 
     // --- rows of tables
     // y[i] = decoded row ids[i] of table. Requires: 0 <= ids[i] < table.rows.

@@ -1,3 +1,4 @@
+#include "base/check.h"
 #include "ops/ops.h"
 #include "ops/reference_matmul.h"
 #include "ops/reference_rows.h"
@@ -10,6 +11,9 @@ const Ops& reference() {
         .name = "reference",
         .activation_row_bytes = impl::activation_row_bytes,
         .prepare_activations = impl::prepare_activations,
+        .packed_bytes = [](DType, int64_t, int64_t) -> size_t { return 0; },
+        .packed_lanes = []() -> int64_t { return 0; },
+        .pack_rows = [](const WeightMatrix&, int64_t, int64_t, std::byte*, ThreadTeam&) { CHECK(!"the reference table packs nothing"); },
         .matmul = impl::matmul,
         .rms_norm = impl::rms_norm,
         .layer_norm = impl::layer_norm,

@@ -26,12 +26,14 @@ struct MatOut {
     operator Mat() const { return {data, rows, cols, stride}; }  // NOLINT: a writable matrix is a readable one
 };
 
-// Weights as they lie in the file: [rows][cols], row after row; rows are outputs, cols inputs.
+// Weights: rows are outputs, cols inputs. As they lie in the file, [rows][cols], row after row; or packed for this machine by
+// Ops::pack_rows, which only the table that packed them can read.
 struct WeightMatrix {
     DType type = DType::F32;
     int64_t rows = 0;
     int64_t cols = 0;
     const std::byte* data = nullptr;
+    bool packed = false;
 };
 
 // The form that activations take before they meet weights of a type.
@@ -62,9 +64,9 @@ enum class RopePairing : uint8_t {
 
 // Angle of pair i at position p, in double: p * frequency[i], where the model has already worked all scaling into `frequency`.
 struct RopeSpec {
-    int dims = 0;                         // even
-    const double* frequency = nullptr;    // [dims / 2]
-    double magnitude = 1.0;               // what cos and sin are multiplied by
+    int dims = 0;                       // even
+    const double* frequency = nullptr;  // [dims / 2]
+    double magnitude = 1.0;             // what cos and sin are multiplied by
 };
 
 struct RouteSpec {
@@ -86,14 +88,14 @@ struct AttendArgs {
     int heads = 0;
     const kv::GroupView* group = nullptr;
     int plane = 0;
-    int k_row = 0;                  // index into group->rows
+    int k_row = 0;  // index into group->rows
     int v_row = 1;
-    float scale = 1.0F;             // on scores, before soft_cap
-    float soft_cap = 0.0F;          // 0: none
-    const float* sinks = nullptr;   // [heads] or null: logits that join the softmax with no value
-    RopeSpec rope;                  // for runs with a turn: the query is turned back by it; dims 0: the model has no rope
+    float scale = 1.0F;            // on scores, before soft_cap
+    float soft_cap = 0.0F;         // 0: none
+    const float* sinks = nullptr;  // [heads] or null: logits that join the softmax with no value
+    RopeSpec rope;                 // for runs with a turn: the query is turned back by it; dims 0: the model has no rope
     RopePairing pairing = RopePairing::Halves;
-    std::byte* scratch = nullptr;   // attend_scratch_bytes, 64-byte aligned
+    std::byte* scratch = nullptr;  // attend_scratch_bytes, 64-byte aligned
     size_t scratch_bytes = 0;
 };
 // Head h reads KV head h / (heads / kv_heads). A query that sees nothing gives zeros.

@@ -4,6 +4,7 @@
 
 #include "ops/cpu/attend.h"
 #include "ops/cpu/matmul.h"
+#include "ops/cpu/packed.h"
 #include "ops/cpu/rows.h"
 #include "ops/ops.h"
 
@@ -23,7 +24,10 @@ const Ops& cpu() {
         .name = "cpu",
         .activation_row_bytes = impl::activation_row_bytes,
         .prepare_activations = impl::prepare_activations,
-        .matmul = impl::matmul,
+        .packed_bytes = [](DType type, int64_t rows, int64_t cols) { return impl::can_pack(type) ? impl::packed_bytes(type, rows, cols) : 0; },
+        .packed_lanes = []() -> int64_t { return impl::packed_lanes(); },
+        .pack_rows = impl::pack_rows,
+        .matmul = [](const MatmulArgs& args, ThreadTeam& team) { args.w.packed ? impl::packed_matmul(args, team) : impl::matmul(args, team); },
         .rms_norm = impl::rms_norm,
         .layer_norm = impl::layer_norm,
         .rope_table = impl::rope_table,
@@ -35,7 +39,10 @@ const Ops& cpu() {
         .activate = impl::activate,
         .activate_mul = impl::activate_mul,
         .soft_cap = impl::soft_cap,
-        .embed = impl::embed,
+        .embed =
+            [](const WeightMatrix& table, const int32_t* ids, int64_t count, MatOut y, ThreadTeam& team) {
+                table.packed ? impl::packed_embed(table, ids, count, y, team) : impl::embed(table, ids, count, y, team);
+            },
         .gather_rows = impl::gather_rows,
         .route = impl::route,
         .combine_experts = impl::combine_experts,
