@@ -105,17 +105,20 @@ Result<int> bench(const BenchArgs& args) {
     if (args.depth > 0) {
         CELLAR_TRY_VOID(engine->append(seq, ids.many(args.depth), &interrupts(), prompt_progress(status)).map([](auto) {}));
     }
+    graph::Profile reading_profile, writing_profile;
     std::vector<double> reading, writing;
     for (int r = 0; r < args.reps; ++r) {
         status.show(fmt::format("run {} of {}", r + 1, args.reps));
         if (args.prompt > 0) {
             const std::vector<int32_t> tokens = ids.many(args.prompt);
+            if (args.profile) engine->profile(&reading_profile);
             const auto start = Clock::now();
             CELLAR_TRY_VOID(engine->append(seq, tokens, &interrupts()).map([](auto) {}));
             reading.push_back(static_cast<double>(args.prompt) / seconds_since(start));
             cache.trim(seq, static_cast<int32_t>(args.depth));
         }
         if (args.gen > 0) {
+            if (args.profile) engine->profile(&writing_profile);
             const auto start = Clock::now();
             for (int64_t i = 0; i < args.gen; ++i) {
                 const int32_t id = ids.next();
@@ -148,6 +151,8 @@ Result<int> bench(const BenchArgs& args) {
         print_text(out.dump() + "\n");
         return kExitOk;
     }
+    if (args.profile && args.prompt > 0) print_text("prompt: " + reading_profile.text() + "\n");
+    if (args.profile && args.gen > 0) print_text("generate: " + writing_profile.text() + "\n");
     print_text(fmt::format("{} threads on {}, cache {}/{}, behind {} tokens\n", engine->threads(), ops::cpu_target(), kv::name(options.formats.k), kv::name(options.formats.v), args.depth));
     if (!reading.empty()) print_text(fmt::format("prompt   {:6} tokens  {:10.2f} tokens/s\n", args.prompt, median(reading)));
     if (!writing.empty())

@@ -112,6 +112,7 @@ struct CommandLine {
         c->add_option("--depth", bench.depth, "tokens of context before both (default 0)");
         c->add_option("--reps", bench.reps, "runs; the median counts (default 3)");
         c->add_flag("--json", bench.json, "as one line of JSON");
+        c->add_flag("--profile", bench.profile, "where the time goes: a table of every operation, for the prompt and for writing");
         add_engine_flags(c, bench.engine);
         return c;
     }
@@ -182,6 +183,12 @@ int run_main(int argc, char** argv) {
     CLI::App* template_command = line.define_template(app);
     CLI::App* config_command = app.add_subcommand("config", "what is in force: flag, then environment, then default");
     add_engine_flags(config_command, line.config);
+    if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
+        std::string names;
+        for (const CLI::App* command : app.get_subcommands(nullptr)) names += (names.empty() ? "" : ", ") + command->get_name();
+        say(fmt::format("there is no command '{}'; known are {}", argv[1], names));
+        return kExitUsage;
+    }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -205,7 +205,7 @@ Result<int> chat(const ChatArgs& args) {
         CELLAR_TRY(options.template_text, read_text(*args.template_file));
     }
     CELLAR_TRY(const auto conversation, Conversation::make(*engine, std::move(options)));
-    if (stdin_is_terminal()) say(fmt::format("{}; /help lists the commands", engine->model().display_name()));
+    if (stdin_is_terminal()) say(fmt::format("{}, context {} tokens; /help lists the commands", engine->model().display_name(), engine->context()));
     return ChatLoop(*engine, *conversation, args.sampling, max_tokens, thinking).loop();
 }
 

@@ -58,6 +58,7 @@ struct BenchArgs {
     int64_t depth = 0;
     int reps = 3;
     bool json = false;
+    bool profile = false;
     EngineSettings engine;
 };
 Result<int> bench(const BenchArgs& args);

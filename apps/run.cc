@@ -40,7 +40,7 @@ Json to_json(const Engine& engine, const Answer& answer) {
 }
 
 // The prompt's tokens, through the template unless the user wants it raw.
-Result<std::vector<int32_t>> prompt_tokens(Engine& engine, const RunArgs& args, const std::string& prompt, bool& thinks) {
+Result<std::vector<int32_t>> prompt_tokens(Engine& engine, const RunArgs& args, const std::string& prompt, std::optional<std::string> template_text, bool& thinks) {
     const text::Tokenizer* words = engine.model().tokenizer();
     if (words == nullptr) return fail("{}", engine.model().why_no_tokenizer());
     if (args.raw || (!engine.model().chat_template() && !args.template_file)) {
@@ -50,9 +50,7 @@ Result<std::vector<int32_t>> prompt_tokens(Engine& engine, const RunArgs& args, 
     }
     ConversationOptions options;
     options.system = args.system;
-    if (args.template_file) {
-        CELLAR_TRY(options.template_text, read_text(*args.template_file));
-    }
+    options.template_text = std::move(template_text);
     CELLAR_TRY(auto chat, Conversation::make(engine, std::move(options)));
     CELLAR_TRY(const std::string text, chat->render_with(prompt));
     thinks = ends_in_thinking(text);
@@ -88,9 +86,14 @@ Result<int> run(const RunArgs& args) {
         return dump_graph(*engine, args);
     }
     CELLAR_TRY(const std::string prompt, read_prompt(args.prompt, args.prompt_file));
+    if (prompt.empty()) return fail("the prompt is empty: there is nothing to answer");
+    std::optional<std::string> template_text;
+    if (args.template_file) {
+        CELLAR_TRY(template_text, read_text(*args.template_file));
+    }
     CELLAR_TRY(const auto engine, start_engine(args.model, args.engine));
     bool thinks = false;
-    CELLAR_TRY(const std::vector<int32_t> tokens, prompt_tokens(*engine, args, prompt, thinks));
+    CELLAR_TRY(const std::vector<int32_t> tokens, prompt_tokens(*engine, args, prompt, std::move(template_text), thinks));
     CELLAR_TRY(const SeqId seq, engine->cache().open());
     StatusLine status;
     ThinkingFilter filter(thinks);

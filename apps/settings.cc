@@ -101,7 +101,6 @@ Result<std::unique_ptr<Engine>> start_engine(const std::string& model_path, cons
     status.clear();
     for (const std::string& note : model->network().notes) say(note);
     for (const std::string& note : engine->notes()) say(note);
-    if (settings.context.empty() || settings.verbose) say(fmt::format("context {} tokens", engine->context()));
     if (settings.verbose) {
         say(fmt::format("{}: {}, {} weights, {} threads on {}, cache k {} v {}, {} per token", model->display_name(), model->config().architecture, format_bytes(model->weight_bytes()),
                         engine->threads(), ops::cpu_target(), kv::name(options.formats.k), kv::name(options.formats.v), format_bytes(engine->cache().spec().bytes_per_token())));
