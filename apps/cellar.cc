@@ -1,7 +1,9 @@
 // The program: its command line, and nothing else.
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 
@@ -183,10 +185,10 @@ int run_main(int argc, char** argv) {
     CLI::App* template_command = line.define_template(app);
     CLI::App* config_command = app.add_subcommand("config", "what is in force: flag, then environment, then default");
     add_engine_flags(config_command, line.config);
-    if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
-        std::string names;
-        for (const CLI::App* command : app.get_subcommands(nullptr)) names += (names.empty() ? "" : ", ") + command->get_name();
-        say(fmt::format("there is no command '{}'; known are {}", argv[1], names));
+    std::vector<std::string> names;
+    for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
+    if (argc > 1 && argv[1][0] != '-' && std::find(names.begin(), names.end(), argv[1]) == names.end()) {
+        say(fmt::format("there is no command '{}'; known are {}", argv[1], fmt::join(names, ", ")));
         return kExitUsage;
     }
     try {
