@@ -33,7 +33,6 @@ class MatmulOf : public testing::TestWithParam<DType> {};
 TEST_P(MatmulOf, agrees_with_double) {
     ThreadTeam team(2);
     uint32_t seed = 1;
-    EachTarget targets;
 #ifdef CELLAR_REDUCED_TESTS
     const std::vector<std::pair<int64_t, int64_t>> shapes{{1, 1}, {37, 17}};
 #else
@@ -47,7 +46,8 @@ TEST_P(MatmulOf, agrees_with_double) {
             MatmulArgs slow = p.args(expected, count);
             slow.bias = p.bias.data();
             reference_impl::matmul(slow, team);
-            targets.run([&] {
+            for_each_target([&](std::string_view target) {
+                SCOPED_TRACE(target);
                 MatmulArgs fast = p.args(actual, count);
                 fast.bias = p.bias.data();
                 cpu_impl::matmul(fast, team);
@@ -65,7 +65,8 @@ TEST_P(MatmulOf, does_not_depend_on_company_threads_or_places) {
     const int64_t tokens = 70;
     const Product p(GetParam(), rows, cols, tokens, 99);
     std::mt19937 random(5);
-    EachTarget().run([&] {
+    for_each_target([&](std::string_view target) {
+        SCOPED_TRACE(target);
         std::vector<float> alone;
         std::vector<float> y;
         MatmulArgs a = p.args(alone, tokens);
@@ -105,7 +106,8 @@ TEST_P(MatmulOf, writes_nothing_but_its_rows) {
     ThreadTeam team(1);
     const int64_t cols = widths(GetParam()).front();
     const Product p(GetParam(), 5, cols, 3, 7);
-    EachTarget().run([&] {
+    for_each_target([&](std::string_view target) {
+        SCOPED_TRACE(target);
         std::vector<float> ignored;
         std::vector<float> y(3 * 9, 42.0F);
         MatmulArgs a = p.args(ignored, 3);
@@ -143,7 +145,8 @@ TEST_P(MatmulOf, takes_extreme_quants) {
     std::vector<float> expected;
     std::vector<float> actual;
     reference_impl::matmul(p.args(expected, 5), team);
-    EachTarget().run([&] {
+    for_each_target([&](std::string_view target) {
+        SCOPED_TRACE(target);
         cpu_impl::matmul(p.args(actual, 5), team);
         for (int64_t r = 0; r < p.rows; ++r) {
             std::vector<float> a;
@@ -180,7 +183,8 @@ TEST(Activations, both_tables_prepare_the_same_bytes) {
         ASSERT_EQ(bytes, cpu_impl::activation_row_bytes(form, cols));
         std::vector<std::byte> slow(9 * bytes);
         reference_impl::prepare_activations(form, m, slow.data(), team);
-        EachTarget().run([&] {
+        for_each_target([&](std::string_view target) {
+            SCOPED_TRACE(target);
             std::vector<std::byte> fast(9 * bytes, std::byte{1});
             cpu_impl::prepare_activations(form, m, fast.data(), team);
             EXPECT_EQ(std::memcmp(fast.data(), slow.data(), slow.size()), 0) << static_cast<int>(form);
@@ -209,7 +213,8 @@ TEST(Activations, that_are_not_finite_make_results_that_are_not) {
             p.x[300] = bad;
             const ActivationForm form = activation_form(type);
             encode_activations(form, p.x.data(), 512, p.prepared.data());
-            EachTarget().run([&] {
+            for_each_target([&](std::string_view target) {
+                SCOPED_TRACE(target);
                 std::vector<float> y;
                 cpu_impl::matmul(p.args(y, 2), team);
                 for (size_t r = 0; r < 20; ++r) {

@@ -1,41 +1,17 @@
 #pragma once
 // What the tests of matrix products share.
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <cstring>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "ops/activation_form.h"
+#include "ops/cpu/each_target.h"
 #include "tensor/row_codec.h"
 
 namespace cellar::ops {
-
-// The targets that this machine and this build have, one by one, best first. Restores all of them at the end.
-class EachTarget {
-  public:
-    EachTarget() {
-        for (int64_t rest = hwy::SupportedTargets(); rest != 0; rest &= rest - 1) {
-            const int64_t target = rest & -rest;
-            if (target != HWY_SSE4 && target != HWY_SSSE3) targets_.push_back(target);
-        }
-    }
-    ~EachTarget() { hwy::SetSupportedTargetsForTest(0); }
-    template <class Body>
-    void run(Body body) {
-        ASSERT_FALSE(targets_.empty());
-        for (const int64_t target : targets_) {
-            SCOPED_TRACE(hwy::TargetName(target));
-            hwy::SetSupportedTargetsForTest(target);
-            hwy::GetChosenTarget().DeInit();
-            body();
-        }
-    }
-
-  private:
-    std::vector<int64_t> targets_;
-};
 
 inline std::vector<float> normal_values(size_t n, uint32_t seed) {
     std::mt19937 random(seed);

@@ -1,9 +1,8 @@
 // Rewriting activations into the form that the weights ask for, with the same bits as encode_activations.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/activations.cc"
-#ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS (HWY_SSE4 | HWY_SSSE3)
-#endif
+#include "ops/cpu/targets.h"
+//
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

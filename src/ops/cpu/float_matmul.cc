@@ -2,9 +2,8 @@
 // neighbouring columns (or pairs of them) into neighbouring lanes, in order, and whose lanes are added in one fixed way at the end.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/float_matmul.cc"
-#ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS (HWY_SSE4 | HWY_SSSE3)
-#endif
+#include "ops/cpu/targets.h"
+//
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

@@ -2,9 +2,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/packed.cc"
-#ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS (HWY_SSE4 | HWY_SSSE3)
-#endif
+#include "ops/cpu/targets.h"
+//
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

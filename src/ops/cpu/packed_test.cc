@@ -40,11 +40,11 @@ class PackedOf : public testing::TestWithParam<DType> {};
 
 TEST_P(PackedOf, products_have_the_bits_of_the_file_layout) {
     ThreadTeam team(2);
-    EachTarget targets;
     for (const int64_t cols : widths(GetParam())) {
         for (const int64_t rows : {1, 16, 83, 130}) {
             const Product p(GetParam(), rows, cols, 33, static_cast<uint32_t>(rows));
-            targets.run([&] {
+            for_each_target([&](std::string_view target) {
+                SCOPED_TRACE(target);
                 std::vector<float> expected;
                 std::vector<float> actual;
                 MatmulArgs plain = p.args(expected, 33);
@@ -70,7 +70,8 @@ TEST_P(PackedOf, rows_come_back_whole) {
     std::vector<int32_t> ids(37);
     std::iota(ids.begin(), ids.end(), 0);
     std::reverse(ids.begin(), ids.end());
-    EachTarget().run([&] {
+    for_each_target([&](std::string_view target) {
+        SCOPED_TRACE(target);
         std::vector<float> ignored;
         WeightMatrix w = p.args(ignored, 1).w;
         std::vector<float> expected(static_cast<size_t>(37 * cols));
@@ -87,7 +88,8 @@ TEST_P(PackedOf, piece_by_piece_is_the_same_as_at_once) {
     ThreadTeam one(1);
     ThreadTeam two(2);
     const Product p(GetParam(), 83, widths(GetParam()).back(), 1, 9);
-    EachTarget().run([&] {
+    for_each_target([&](std::string_view target) {
+        SCOPED_TRACE(target);
         std::vector<float> ignored;
         const WeightMatrix w = p.args(ignored, 1).w;
         const Buffer whole = pack(w, one);

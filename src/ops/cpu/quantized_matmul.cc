@@ -2,9 +2,8 @@
 // the stack; every panel then serves up to kTokenBlock tokens. Both layouts give the same panels, and so the same bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/quantized_matmul.cc"
-#ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS (HWY_SSE4 | HWY_SSSE3)
-#endif
+#include "ops/cpu/targets.h"
+//
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
