@@ -13,7 +13,9 @@ namespace cellar::apps {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 double median(std::vector<double> x) {
     if (x.empty()) return 0.0;
@@ -24,7 +26,8 @@ double median(std::vector<double> x) {
 // Token ids that are the same in every run and on every engine.
 class Ids {
   public:
-    explicit Ids(int64_t vocabulary) : range_(static_cast<uint32_t>(std::clamp<int64_t>(vocabulary - 20, 1, 100000))), low_(vocabulary > 30 ? 10 : 0) {}
+    explicit Ids(int64_t vocabulary)
+        : range_(static_cast<uint32_t>(std::clamp<int64_t>(vocabulary - 20, 1, 100000))), low_(vocabulary > 30 ? 10 : 0) {}
     int32_t next() {
         state_ = state_ * 1664525U + 1013904223U;
         return low_ + static_cast<int32_t>(state_ % range_);
@@ -93,7 +96,8 @@ double bytes_per_token(const Engine& engine, int64_t depth) {
 }  // namespace
 
 Result<int> bench(const BenchArgs& args) {
-    if (args.prompt < 0 || args.gen < 0 || args.depth < 0 || args.reps < 1) return fail("--prompt, --gen and --depth must not be negative, and --reps at least 1");
+    if (args.prompt < 0 || args.gen < 0 || args.depth < 0 || args.reps < 1)
+        return fail("--prompt, --gen and --depth must not be negative, and --reps at least 1");
     EngineSettings settings = args.engine;
     if (settings.context.empty()) settings.context = fmt::to_string(args.depth + std::max(args.prompt, args.gen) + 64);
     CELLAR_TRY(const auto engine, start_engine(args.model, settings));
@@ -153,11 +157,12 @@ Result<int> bench(const BenchArgs& args) {
     }
     if (args.profile && args.prompt > 0) print_text("prompt: " + reading_profile.text() + "\n");
     if (args.profile && args.gen > 0) print_text("generate: " + writing_profile.text() + "\n");
-    print_text(fmt::format("{} threads on {}, cache {}/{}, behind {} tokens\n", engine->threads(), ops::cpu_target(), kv::name(options.formats.k), kv::name(options.formats.v), args.depth));
+    print_text(fmt::format("{} threads on {}, cache {}/{}, behind {} tokens\n", engine->threads(), ops::cpu_target(), kv::name(options.formats.k),
+                           kv::name(options.formats.v), args.depth));
     if (!reading.empty()) print_text(fmt::format("prompt   {:6} tokens  {:10.2f} tokens/s\n", args.prompt, median(reading)));
     if (!writing.empty())
-        print_text(fmt::format("generate {:6} tokens  {:10.2f} tokens/s  {:.1f} GB/s of {:.1f} ({:.1f} before, {:.1f} after): {:.0f} %\n", args.gen, median(writing), gigabytes, bandwidth,
-                               bandwidth_before, bandwidth_after, 100.0 * gigabytes / bandwidth));
+        print_text(fmt::format("generate {:6} tokens  {:10.2f} tokens/s  {:.1f} GB/s of {:.1f} ({:.1f} before, {:.1f} after): {:.0f} %\n", args.gen,
+                               median(writing), gigabytes, bandwidth, bandwidth_before, bandwidth_after, 100.0 * gigabytes / bandwidth));
     return kExitOk;
 }
 

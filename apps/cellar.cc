@@ -1,7 +1,7 @@
 // The program: its command line, and nothing else.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <csignal>
@@ -81,7 +81,9 @@ struct CommandLine {
         c->add_flag("--special", run.special, "parse and print special tokens");
         c->add_option("--thinking", run.thinking, "what to do with thinking: dim, show, hide (default dim)");
         c->add_flag("--json", run.json, "text, tokens, timings and receipt as one line of JSON");
-        c->add_option("--dump-graph", run.graph_form, "print the graph of a step instead: text, dot")->each([this](const std::string&) { run.dump_graph = true; });
+        c->add_option("--dump-graph", run.graph_form, "print the graph of a step instead: text, dot")->each([this](const std::string&) {
+            run.dump_graph = true;
+        });
         run_sampling.add_all(c);
         add_engine_flags(c, run.engine);
         return c;

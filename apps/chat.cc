@@ -108,18 +108,21 @@ void ChatLoop::answer(Turn turn, const std::string& text) {
     };
     Cancel& cancel = interrupts();
     cancel.store(false);
-    auto result = turn == Turn::Say ? chat_.say(text, options, take, &cancel, prompt_progress(status)) : chat_.again(options, take, &cancel, prompt_progress(status));
+    auto result = turn == Turn::Say ? chat_.say(text, options, take, &cancel, prompt_progress(status))
+                                    : chat_.again(options, take, &cancel, prompt_progress(status));
     cancel.store(false);
     status.clear();
     filter.finish(show);
     if (!result) {
         say(result.error().message);
-        if (result.error().kind != ErrorKind::Cancelled && !stdin_is_terminal()) exit_ = result.error().kind == ErrorKind::Full ? kExitContext : kExitError;
+        if (result.error().kind != ErrorKind::Cancelled && !stdin_is_terminal())
+            exit_ = result.error().kind == ErrorKind::Full ? kExitContext : kExitError;
         return;
     }
     print_text("\n");
     if (result->stop == StopReason::Context) {
-        say(fmt::format("the context of {} tokens is full: the answer ends here; /undo or /clear makes room, --ctx makes it larger", engine_.context()));
+        say(fmt::format("the context of {} tokens is full: the answer ends here; /undo or /clear makes room, --ctx makes it larger",
+                        engine_.context()));
         if (!stdin_is_terminal()) exit_ = kExitContext;
     }
     if (result->stop == StopReason::Cancelled) say("stopped; what was said so far is kept");
@@ -137,8 +140,8 @@ void ChatLoop::show_stats() const {
     if (!last_) return;
     const Receipt& r = last_->receipt;
     fmt::print(stderr, "last      {}\n", summary(engine_, *last_));
-    fmt::print(stderr, "reuse     {} of {} tokens, {}{}{}, {:.2f} s saved\n", r.reused, r.prompt, name(r.reason), r.first_difference >= 0 ? fmt::format(" at {}", r.first_difference) : "",
-               r.pure ? "" : ", coloured", r.seconds_saved);
+    fmt::print(stderr, "reuse     {} of {} tokens, {}{}{}, {:.2f} s saved\n", r.reused, r.prompt, name(r.reason),
+               r.first_difference >= 0 ? fmt::format(" at {}", r.first_difference) : "", r.pure ? "" : ", coloured", r.seconds_saved);
 }
 
 void ChatLoop::set(const std::string& rest) {
@@ -149,7 +152,8 @@ void ChatLoop::set(const std::string& rest) {
     }
     if (space == std::string::npos) return say("/set wants a name and a value: /set temperature 0.7");
     const size_t value = rest.find_first_not_of(" \t", space);
-    if (auto done = set_sampling(sampling_, rest.substr(0, space), value == std::string::npos ? "" : rest.substr(value)); !done) say(done.error().message);
+    if (auto done = set_sampling(sampling_, rest.substr(0, space), value == std::string::npos ? "" : rest.substr(value)); !done)
+        say(done.error().message);
 }
 
 bool ChatLoop::command(const std::string& line) {

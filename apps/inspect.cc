@@ -16,15 +16,21 @@ using Json = nlohmann::ordered_json;
 
 std::string describe(const kv::Keep& keep) {
     switch (keep.kind) {
-        case kv::Keep::Kind::All: return "full attention";
-        case kv::Keep::Kind::Window: return fmt::format("window of {}", keep.size);
-        case kv::Keep::Kind::Chunk: return fmt::format("chunks of {}", keep.size);
-        case kv::Keep::Kind::State: return "recurrent state";
+        case kv::Keep::Kind::All:
+            return "full attention";
+        case kv::Keep::Kind::Window:
+            return fmt::format("window of {}", keep.size);
+        case kv::Keep::Kind::Chunk:
+            return fmt::format("chunks of {}", keep.size);
+        case kv::Keep::Kind::State:
+            return "recurrent state";
     }
     return "?";
 }
 
-std::string shape(const gguf::TensorInfo& tensor) { return fmt::format("{}", fmt::join(tensor.dims.begin(), tensor.dims.begin() + tensor.n_dims, " x ")); }
+std::string shape(const gguf::TensorInfo& tensor) {
+    return fmt::format("{}", fmt::join(tensor.dims.begin(), tensor.dims.begin() + tensor.n_dims, " x "));
+}
 
 struct Plan {
     kv::CacheSpec spec;
@@ -38,17 +44,19 @@ struct Plan {
 };
 
 void print_file(const gguf::File& file) {
-    print_text(fmt::format("file          {} (GGUF {}, {}, {} keys, {} tensors)\n", file.path(), file.version(), format_bytes(file.file_bytes()), file.keys().size(), file.tensors().size()));
+    print_text(fmt::format("file          {} (GGUF {}, {}, {} keys, {} tensors)\n", file.path(), file.version(), format_bytes(file.file_bytes()),
+                           file.keys().size(), file.tensors().size()));
 }
 
 void print_model(const model::Model& model) {
     const model::Config& c = model.config();
     print_text(fmt::format("model         {}\n", model.display_name()));
-    print_text(fmt::format("architecture  {}: {} layers of width {}, {} heads of {} ({} KV heads), trained for {} tokens\n", c.architecture, c.layers, c.embedding, c.heads.front(), c.k_width,
-                           c.kv_heads.front(), c.context));
+    print_text(fmt::format("architecture  {}: {} layers of width {}, {} heads of {} ({} KV heads), trained for {} tokens\n", c.architecture, c.layers,
+                           c.embedding, c.heads.front(), c.k_width, c.kv_heads.front(), c.context));
     if (c.experts > 0) print_text(fmt::format("experts       {} of {} used for each token\n", c.experts_used, c.experts));
     if (const text::Tokenizer* words = model.tokenizer()) {
-        print_text(fmt::format("vocabulary    {} tokens ({}{}{})\n", words->size(), words->data().model, words->data().pre.empty() ? "" : ", ", words->data().pre));
+        print_text(fmt::format("vocabulary    {} tokens ({}{}{})\n", words->size(), words->data().model, words->data().pre.empty() ? "" : ", ",
+                               words->data().pre));
     } else {
         print_text("vocabulary    none\n");
     }
@@ -59,13 +67,14 @@ void print_plan(const Plan& plan) {
     for (size_t g = 0; g < plan.spec.groups.size(); ++g) {
         const kv::GroupSpec& group = plan.spec.groups[g];
         std::string rows;
-        for (const kv::RowSpec& row : group.rows) rows += fmt::format("{}{} {} x {} {}", rows.empty() ? "" : ", ", row.name, row.heads, row.width, kv::name(row.format));
+        for (const kv::RowSpec& row : group.rows)
+            rows += fmt::format("{}{} {} x {} {}", rows.empty() ? "" : ", ", row.name, row.heads, row.width, kv::name(row.format));
         print_text(fmt::format("cache group {} {} layers, {}: {} ({} per token and layer)\n", g, group.planes, describe(group.keep), rows,
                                format_bytes(group.cell_bytes() / static_cast<size_t>(std::max(1, group.planes)))));
     }
     print_text(fmt::format("per token     {}\n", format_bytes(plan.spec.bytes_per_token())));
-    print_text(fmt::format("memory        weights {} + cache {} + transients {} = {} for a context of {}\n", format_bytes(plan.weights), format_bytes(plan.cache), format_bytes(plan.transients),
-                           format_bytes(plan.total()), plan.context));
+    print_text(fmt::format("memory        weights {} + cache {} + transients {} = {} for a context of {}\n", format_bytes(plan.weights),
+                           format_bytes(plan.cache), format_bytes(plan.transients), format_bytes(plan.total()), plan.context));
     if (plan.memory) print_text(fmt::format("fits          {} ({} usable here)\n", plan.fits() ? "yes" : "NO", format_bytes(*plan.memory)));
 }
 
@@ -89,7 +98,8 @@ Json to_json(const model::Model& model, const Plan& plan) {
     auto& groups = out["groups"] = Json::array();
     for (const kv::GroupSpec& group : plan.spec.groups) {
         Json rows = Json::array();
-        for (const kv::RowSpec& row : group.rows) rows.push_back({{"name", row.name}, {"heads", row.heads}, {"width", row.width}, {"format", kv::name(row.format)}});
+        for (const kv::RowSpec& row : group.rows)
+            rows.push_back({{"name", row.name}, {"heads", row.heads}, {"width", row.width}, {"format", kv::name(row.format)}});
         groups.push_back({{"layers", group.planes}, {"keeps", describe(group.keep)}, {"rows", std::move(rows)}, {"cell_bytes", group.cell_bytes()}});
     }
     return out;

@@ -95,7 +95,8 @@ Result<int> perplexity(const PerplexityArgs& args) {
             CELLAR_TRY(other, window_logits(*exact, part));
         }
         add(sums, part, mine, exact ? &other : nullptr, vocabulary);
-        status.show(fmt::format("{} of {} tokens, perplexity {:.4f}", at + part.size(), tokens.size(), std::exp(sums.surprise / static_cast<double>(std::max<int64_t>(sums.count, 1)))));
+        status.show(fmt::format("{} of {} tokens, perplexity {:.4f}", at + part.size(), tokens.size(),
+                                std::exp(sums.surprise / static_cast<double>(std::max<int64_t>(sums.count, 1)))));
     }
     status.clear();
     const auto n = static_cast<double>(sums.count);
@@ -115,8 +116,9 @@ Result<int> perplexity(const PerplexityArgs& args) {
     }
     print_text(fmt::format("perplexity {:.4f} over {} tokens in windows of {}\n", std::exp(sums.surprise / n), sums.count, window));
     if (exact)
-        print_text(fmt::format("cache {}/{} against f32: divergence {:.3e}, NMSE of logits {:.3e}, same best token {:.2f} %\n", kv::name(options.formats.k), kv::name(options.formats.v),
-                               sums.divergence / n, sums.error / sums.scale, 100.0 * static_cast<double>(sums.same_best) / n));
+        print_text(fmt::format("cache {}/{} against f32: divergence {:.3e}, NMSE of logits {:.3e}, same best token {:.2f} %\n",
+                               kv::name(options.formats.k), kv::name(options.formats.v), sums.divergence / n, sums.error / sums.scale,
+                               100.0 * static_cast<double>(sums.same_best) / n));
     return kExitOk;
 }
 

@@ -40,9 +40,10 @@ Result<int64_t> parse_max_tokens(const std::string& text) {
 
 std::string summary(const Engine& engine, const Answer& answer) {
     const Timings& t = answer.timings;
-    return fmt::format("prompt {} tokens ({} reused, {} read at {:.1f} tokens/s), answer {} tokens at {:.1f} tokens/s, context {} of {}, cache {}", answer.receipt.prompt, answer.receipt.reused,
-                       t.prompt_tokens, t.prompt_tokens_per_second(), answer.tokens.size(), t.generate_tokens_per_second(),
-                       static_cast<int64_t>(answer.receipt.prompt) + static_cast<int64_t>(answer.tokens.size()), engine.context(), format_bytes(engine.cache().ledger_bytes()));
+    return fmt::format("prompt {} tokens ({} reused, {} read at {:.1f} tokens/s), answer {} tokens at {:.1f} tokens/s, context {} of {}, cache {}",
+                       answer.receipt.prompt, answer.receipt.reused, t.prompt_tokens, t.prompt_tokens_per_second(), answer.tokens.size(),
+                       t.generate_tokens_per_second(), static_cast<int64_t>(answer.receipt.prompt) + static_cast<int64_t>(answer.tokens.size()),
+                       engine.context(), format_bytes(engine.cache().ledger_bytes()));
 }
 
 }  // namespace cellar::apps

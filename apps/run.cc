@@ -40,7 +40,8 @@ Json to_json(const Engine& engine, const Answer& answer) {
 }
 
 // The prompt's tokens, through the template unless the user wants it raw.
-Result<std::vector<int32_t>> prompt_tokens(Engine& engine, const RunArgs& args, const std::string& prompt, std::optional<std::string> template_text, bool& thinks) {
+Result<std::vector<int32_t>> prompt_tokens(Engine& engine, const RunArgs& args, const std::string& prompt, std::optional<std::string> template_text,
+                                           bool& thinks) {
     const text::Tokenizer* words = engine.model().tokenizer();
     if (words == nullptr) return fail("{}", engine.model().why_no_tokenizer());
     if (args.raw || (!engine.model().chat_template() && !args.template_file)) {

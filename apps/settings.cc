@@ -57,9 +57,11 @@ Result<EngineOptions> engine_options(const EngineSettings& settings) {
         CELLAR_TRY(out.context, parse_integer(o.text, o.from, 1, int64_t{1} << 30));
     }
     if (const Origin o = flag_or_variable(settings.cpu_target, "--cpu-target", "CELLAR_CPU_TARGET"); !o.from.empty()) {
-        if (!ops::limit_cpu_target(o.text)) return fail("{} is '{}', which this machine or this build does not have (it would run on {})", o.from, o.text, ops::cpu_target());
+        if (!ops::limit_cpu_target(o.text))
+            return fail("{} is '{}', which this machine or this build does not have (it would run on {})", o.from, o.text, ops::cpu_target());
     }
-    model::CacheRequest request{settings.cache_type, settings.cache_type_k, settings.cache_type_v, environment_text("CELLAR_CACHE_TYPE").value_or("")};
+    model::CacheRequest request{settings.cache_type, settings.cache_type_k, settings.cache_type_v,
+                                environment_text("CELLAR_CACHE_TYPE").value_or("")};
     CELLAR_TRY(out.formats, model::choose_cache_formats(request));
     out.check_finite = settings.check_finite;
     out.reference_kernels = settings.reference_kernels;
@@ -73,8 +75,10 @@ Result<std::vector<Setting>> settings_in_force(const EngineSettings& settings) {
         return o.from.empty() ? std::string("default") : o.from;
     };
     std::vector<Setting> out;
-    out.push_back({"ctx", options.context == 0 ? "automatic: the trained length, as far as memory allows" : fmt::to_string(options.context), origin(settings.context, "--ctx", "CELLAR_CTX")});
-    out.push_back({"threads", fmt::to_string(options.threads == 0 ? usable_cpus() : options.threads), origin(settings.threads, "--threads", "CELLAR_THREADS")});
+    out.push_back({"ctx", options.context == 0 ? "automatic: the trained length, as far as memory allows" : fmt::to_string(options.context),
+                   origin(settings.context, "--ctx", "CELLAR_CTX")});
+    out.push_back(
+        {"threads", fmt::to_string(options.threads == 0 ? usable_cpus() : options.threads), origin(settings.threads, "--threads", "CELLAR_THREADS")});
     const std::string general = origin(settings.cache_type, "--cache-type", "CELLAR_CACHE_TYPE");
     out.push_back({"cache-type-k", std::string(kv::name(options.formats.k)), settings.cache_type_k.empty() ? general : "--cache-type-k"});
     out.push_back({"cache-type-v", std::string(kv::name(options.formats.v)), settings.cache_type_v.empty() ? general : "--cache-type-v"});
@@ -102,8 +106,9 @@ Result<std::unique_ptr<Engine>> start_engine(const std::string& model_path, cons
     for (const std::string& note : model->network().notes) say(note);
     for (const std::string& note : engine->notes()) say(note);
     if (settings.verbose) {
-        say(fmt::format("{}: {}, {} weights, {} threads on {}, cache k {} v {}, {} per token", model->display_name(), model->config().architecture, format_bytes(model->weight_bytes()),
-                        engine->threads(), ops::cpu_target(), kv::name(options.formats.k), kv::name(options.formats.v), format_bytes(engine->cache().spec().bytes_per_token())));
+        say(fmt::format("{}: {}, {} weights, {} threads on {}, cache k {} v {}, {} per token", model->display_name(), model->config().architecture,
+                        format_bytes(model->weight_bytes()), engine->threads(), ops::cpu_target(), kv::name(options.formats.k),
+                        kv::name(options.formats.v), format_bytes(engine->cache().spec().bytes_per_token())));
     }
     return engine;
 }
@@ -163,7 +168,8 @@ Result<void> set_sampling(SamplingSettings& settings, const std::string& name, c
 
 std::string sampling_value(const SamplingSettings& settings, const std::string& name) {
     for (const SamplingField& field : kSampling)
-        if (name == field.name) return field.number != nullptr ? fmt::format("{:g}", settings.options.*field.number) : fmt::to_string(settings.options.*field.integer);
+        if (name == field.name)
+            return field.number != nullptr ? fmt::format("{:g}", settings.options.*field.number) : fmt::to_string(settings.options.*field.integer);
     return fmt::to_string(settings.options.seed);
 }
 

@@ -14,19 +14,19 @@ namespace cellar::apps {
 
 // Exit codes; docs/cli.md says them too.
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitError = 1;        // a file, a model or a request is wrong
-inline constexpr int kExitUsage = 2;        // the command line is wrong
-inline constexpr int kExitContext = 3;      // the context was full before the answer ended
+inline constexpr int kExitError = 1;    // a file, a model or a request is wrong
+inline constexpr int kExitUsage = 2;    // the command line is wrong
+inline constexpr int kExitContext = 3;  // the context was full before the answer ended
 inline constexpr int kExitInterrupted = 130;
 
 // Texts as the user gave them; an empty one was not given.
 struct EngineSettings {
-    std::string context;    // --ctx, CELLAR_CTX
-    std::string threads;    // --threads, CELLAR_THREADS
-    std::string cache_type; // --cache-type, CELLAR_CACHE_TYPE
+    std::string context;     // --ctx, CELLAR_CTX
+    std::string threads;     // --threads, CELLAR_THREADS
+    std::string cache_type;  // --cache-type, CELLAR_CACHE_TYPE
     std::string cache_type_k;
     std::string cache_type_v;
-    std::string cpu_target; // --cpu-target, CELLAR_CPU_TARGET
+    std::string cpu_target;  // --cpu-target, CELLAR_CPU_TARGET
     bool check_finite = false;
     bool reference_kernels = false;
     bool no_pack = false;
@@ -35,9 +35,9 @@ struct EngineSettings {
 
 // Where a value came from.
 struct Setting {
-    std::string name;   // "ctx"
+    std::string name;  // "ctx"
     std::string value;
-    std::string origin; // "--ctx", "CELLAR_CTX", "default"
+    std::string origin;  // "--ctx", "CELLAR_CTX", "default"
 };
 
 // Works flags and environment into options. Refuses what cannot be read, with the flag or the variable.

@@ -47,7 +47,9 @@ bool stdin_is_terminal() {
     return is;
 }
 
-void say(std::string_view line) { fmt::print(stderr, "cellar: {}\n", escape_for_terminal(line)); }
+void say(std::string_view line) {
+    fmt::print(stderr, "cellar: {}\n", escape_for_terminal(line));
+}
 
 bool print_text(std::string_view text) {
     return write_out(stdout_is_terminal() ? escape_for_terminal(text, EscapeKeep::LinesAndTabs) : std::string(text));

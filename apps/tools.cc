@@ -51,7 +51,8 @@ Result<int> logits(const LogitsArgs& args) {
     CELLAR_TRY(EngineOptions options, engine_options(settings));
     CELLAR_TRY(const auto model, model::Model::open(args.model, load_options(settings, options)));
     CELLAR_TRY(const std::vector<int32_t> tokens, parse_tokens(text, args.tokens, model->config().vocabulary));
-    if (args.last < 0 || args.last > static_cast<int64_t>(tokens.size())) return fail("--last is {}, but there are {} tokens", args.last, tokens.size());
+    if (args.last < 0 || args.last > static_cast<int64_t>(tokens.size()))
+        return fail("--last is {}, but there are {} tokens", args.last, tokens.size());
     if (options.context == 0) options.context = static_cast<int64_t>(tokens.size());
     options.max_outputs = kRowsAtOnce;
     CELLAR_TRY(const auto engine, Engine::make(model, options));

@@ -62,7 +62,8 @@ class Copy {
             if (!dropped_.contains(std::string(key.name))) copy(key, out);
         for (const gguf::TensorInfo& t : file_->tensors())
             if (!dropped_tensors_.contains(std::string(t.name)))
-                out.add_tensor(t.name, t.type, std::vector<int64_t>(t.dims.begin(), t.dims.begin() + t.n_dims), std::vector<std::byte>(t.data, t.data + t.bytes));
+                out.add_tensor(t.name, t.type, std::vector<int64_t>(t.dims.begin(), t.dims.begin() + t.n_dims),
+                               std::vector<std::byte>(t.data, t.data + t.bytes));
         for (const auto& add : added_) add(out);
         const std::string path = CELLAR_BINARY_DIR "/bad-model.gguf";
         const auto written = out.write(path);
@@ -109,7 +110,9 @@ void expect_refused(const Copy& copy, std::initializer_list<const char*> words) 
     for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << "'" << word << "' is not in: " << message;
 }
 
-uint32_t u(uint32_t x) { return x; }
+uint32_t u(uint32_t x) {
+    return x;
+}
 
 TEST(BadModel, TheGoodOnesAreAccepted) {
     EXPECT_EQ(Copy("llama").refusal(), "");
@@ -133,8 +136,8 @@ TEST(BadModel, MissingKeysAreNamed) {
 }
 
 TEST(BadModel, KeysOfTheWrongTypeAreNamed) {
-    for (const char* key : {"embedding_length", "block_count", "context_length", "attention.head_count", "attention.head_count_kv", "feed_forward_length", "attention.key_length",
-                            "attention.value_length", "rope.dimension_count"}) {
+    for (const char* key : {"embedding_length", "block_count", "context_length", "attention.head_count", "attention.head_count_kv",
+                            "feed_forward_length", "attention.key_length", "attention.value_length", "rope.dimension_count"}) {
         SCOPED_TRACE(key);
         expect_refused(Copy("llama").set(key, "four"), {key, "string"});
         expect_refused(Copy("llama").set(key, 4.5F), {key, "f32"});
@@ -146,7 +149,8 @@ TEST(BadModel, KeysOfTheWrongTypeAreNamed) {
 }
 
 TEST(BadModel, ValuesOutOfRangeAreNamed) {
-    for (const char* key : {"embedding_length", "block_count", "context_length", "attention.head_count", "attention.head_count_kv", "attention.key_length"}) {
+    for (const char* key :
+         {"embedding_length", "block_count", "context_length", "attention.head_count", "attention.head_count_kv", "attention.key_length"}) {
         SCOPED_TRACE(key);
         expect_refused(Copy("llama").set(key, u(0)), {std::string_view(key).find("head") == std::string_view::npos ? key : "head"});
         expect_refused(Copy("llama").set(key, int32_t{-1}), {key});
@@ -165,7 +169,8 @@ TEST(BadModel, HeadsThatDoNotDivide) {
     expect_refused(Copy("llama").set("attention.head_count_kv", u(3)), {"4 heads", "3 KV heads"});
     expect_refused(Copy("llama").set_array("attention.head_count_kv", std::vector<int32_t>{2, 3}), {"layer 1", "3 KV heads"});
     expect_refused(Copy("llama").set_array("attention.head_count_kv", std::vector<int32_t>{2, 2, 2}), {"3 values", "2 layers"});
-    expect_refused(Copy("llama").set("attention.head_count", u(3)).set("attention.head_count_kv", u(3)).drop("attention.key_length"), {"128", "3 heads"});
+    expect_refused(Copy("llama").set("attention.head_count", u(3)).set("attention.head_count_kv", u(3)).drop("attention.key_length"),
+                   {"128", "3 heads"});
 }
 
 TEST(BadModel, ShapesThatDoNotMatch) {
@@ -183,8 +188,8 @@ TEST(BadModel, ShapesThatDoNotMatch) {
 }
 
 TEST(BadModel, MissingTensorsAreNamed) {
-    for (const char* name : {"token_embd.weight", "output_norm.weight", "blk.0.attn_norm.weight", "blk.1.attn_q.weight", "blk.0.attn_output.weight", "blk.1.ffn_norm.weight",
-                             "blk.0.ffn_down.weight"}) {
+    for (const char* name : {"token_embd.weight", "output_norm.weight", "blk.0.attn_norm.weight", "blk.1.attn_q.weight", "blk.0.attn_output.weight",
+                             "blk.1.ffn_norm.weight", "blk.0.ffn_down.weight"}) {
         SCOPED_TRACE(name);
         expect_refused(Copy("llama").drop_tensor(name), {name});
     }
@@ -220,7 +225,9 @@ TEST(BadModel, VocabulariesThatDoNotFit) {
     expect_refused(Copy("shipped").set("tokenizer.chat_template", u(1)), {"tokenizer.chat_template"});
 }
 
-TEST(BadModel, UnknownArchitecturesAreRefusedWithTheList) { expect_refused(Copy("llama").set("general.architecture", "perceptron"), {"perceptron", "llama", "stablelm"}); }
+TEST(BadModel, UnknownArchitecturesAreRefusedWithTheList) {
+    expect_refused(Copy("llama").set("general.architecture", "perceptron"), {"perceptron", "llama", "stablelm"});
+}
 
 TEST(BadModel, WindowsThatDoNotFit) {
     expect_refused(Copy("olmo2").set_array("attention.sliding_window_pattern", std::vector<bool>{true}), {"sliding_window_pattern"});

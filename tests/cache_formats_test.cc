@@ -98,7 +98,8 @@ TEST(CacheFormats, LogitsStayClose) {
         options.max_outputs = 64;
         auto engine = tiny::engine(model, options);
         std::vector<float> out;
-        EXPECT_TRUE(engine->append_all_logits(*engine->cache().open(), ids, [&](ops::Mat rows) { out.insert(out.end(), rows.data, rows.data + rows.rows * rows.cols); }));
+        EXPECT_TRUE(engine->append_all_logits(*engine->cache().open(), ids,
+                                              [&](ops::Mat rows) { out.insert(out.end(), rows.data, rows.data + rows.rows * rows.cols); }));
         return out;
     };
     const std::vector<float> exact = run(kv::RowFormat::F32);

@@ -75,7 +75,8 @@ TEST(Run, StopsWhereItIsTold) {
 }
 
 TEST(Run, TheSameSeedGivesTheSameText) {
-    const std::vector<std::string> base{"run", kModel, "-p", "Tell me a story about a fox and a bear.", "--temperature", "1.2", "--top-k", "0", "--top-p", "1"};
+    const std::vector<std::string> base{"run", kModel,    "-p", "Tell me a story about a fox and a bear.", "--temperature", "1.2", "--top-k",
+                                        "0",   "--top-p", "1"};
     const auto with_seed = [&](const std::string& seed) {
         std::vector<std::string> arguments = base;
         arguments.insert(arguments.end(), {"--seed", seed});
@@ -110,7 +111,9 @@ TEST(Run, PrintsTheGraph) {
 }
 
 TEST(Chat, TalksThroughAPipe) {
-    const Outcome outcome = cellar({"chat", kModel}, "My name is Ada.\nI live in Oslo.\nWhat is my name?\n/undo\n/undo\nWhere do I live?\n/clear\nWhat is my name?\n/exit\nnot read\n");
+    const Outcome outcome =
+        cellar({"chat", kModel},
+               "My name is Ada.\nI live in Oslo.\nWhat is my name?\n/undo\n/undo\nWhere do I live?\n/clear\nWhat is my name?\n/exit\nnot read\n");
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_NE(outcome.out.find("Your name is Ada.\n"), std::string::npos) << outcome.out;
     EXPECT_EQ(outcome.out.find("You live in Oslo"), std::string::npos) << outcome.out;
@@ -119,7 +122,8 @@ TEST(Chat, TalksThroughAPipe) {
 
 TEST(Chat, CommandsAnswerOnStderr) {
     const Outcome outcome = cellar({"chat", kModel, "--system", "You are Nora."},
-                                   "/help\nWhat is your name?\n/stats\n/set\n/set temperature 0.5\n/set temperature hot\n/set colour red\n/system You are Wim.\nWhat is your name?\n"
+                                   "/help\nWhat is your name?\n/stats\n/set\n/set temperature 0.5\n/set temperature hot\n/set colour red\n/system "
+                                   "You are Wim.\nWhat is your name?\n"
                                    "/nonsense\n\"\"\"\nMy name\nis Ada.\n\"\"\"\nMy name \\\nis Ada.\n/regen\n");
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_NE(outcome.out.find("My name is Nora."), std::string::npos) << outcome.out;
@@ -138,7 +142,8 @@ TEST(Config, FlagBeatsEnvironmentBeatsDefault) {
     EXPECT_NE(line(environment, "cache-type-k").find("CELLAR_CACHE_TYPE"), std::string::npos) << environment.out;
     EXPECT_NE(line(environment, "ctx").find("777"), std::string::npos);
     EXPECT_NE(line(environment, "threads").find("CELLAR_THREADS"), std::string::npos);
-    const Outcome flag = cellar({"config", "--cache-type", "f32", "--cache-type-v", "bf16", "--ctx", "99"}, "", {{"CELLAR_CACHE_TYPE", "q8_0"}, {"CELLAR_CTX", "777"}});
+    const Outcome flag = cellar({"config", "--cache-type", "f32", "--cache-type-v", "bf16", "--ctx", "99"}, "",
+                                {{"CELLAR_CACHE_TYPE", "q8_0"}, {"CELLAR_CTX", "777"}});
     EXPECT_NE(line(flag, "cache-type-k").find("f32"), std::string::npos);
     EXPECT_NE(line(flag, "cache-type-v").find("bf16"), std::string::npos);
     EXPECT_NE(line(flag, "ctx").find("99"), std::string::npos);
@@ -164,20 +169,24 @@ TEST(Tools, LogitsAreThoseOfTheReference) {
 }
 
 TEST(Tools, TokenizeKeepsEveryByteOfStdin) {
-    EXPECT_EQ(cellar({"tokenize", kModel, "-f", "-", "--ids", "--no-bos"}, "a\n").out, cellar({"tokenize", kModel, "-p", "a\n", "--ids", "--no-bos"}).out);
+    EXPECT_EQ(cellar({"tokenize", kModel, "-f", "-", "--ids", "--no-bos"}, "a\n").out,
+              cellar({"tokenize", kModel, "-p", "a\n", "--ids", "--no-bos"}).out);
     EXPECT_NE(cellar({"tokenize", kModel, "-f", "-", "--ids"}, "a\n").out, cellar({"tokenize", kModel, "-f", "-", "--ids"}, "a").out);
     EXPECT_TRUE(cellar({"tokenize", kModel, "-p", "Ada", "--ids"}).out.starts_with("1 "));
-    EXPECT_NE(cellar({"tokenize", kModel, "-p", "<|end|>", "--special", "--ids", "--no-bos"}).out, cellar({"tokenize", kModel, "-p", "<|end|>", "--ids", "--no-bos"}).out);
+    EXPECT_NE(cellar({"tokenize", kModel, "-p", "<|end|>", "--special", "--ids", "--no-bos"}).out,
+              cellar({"tokenize", kModel, "-p", "<|end|>", "--ids", "--no-bos"}).out);
 }
 
 TEST(Tools, TemplatePrintsTheTextExactly) {
-    const std::string input = temporary("case.json", R"({"messages": [{"role": "user", "content": "Hello"}], "add_generation_prompt": true, "bos_token": "<s>"})");
+    const std::string input =
+        temporary("case.json", R"({"messages": [{"role": "user", "content": "Hello"}], "add_generation_prompt": true, "bos_token": "<s>"})");
     EXPECT_EQ(cellar({"template", kModel, "--input", input}).out, "<s><|user|>Hello<|end|><|assistant|>");
     EXPECT_EQ(cellar({"template", "--file", temporary("t.jinja", "{{ messages[0].content }}\n\n"), "--input", input}).out, "Hello\n");
 }
 
 TEST(Tools, PerplexitySaysWhatACacheFormatCosts) {
-    const std::string text = temporary("text.txt", "My name is Ada. I live in Oslo. The code for the red door is 4821. Once there was a fox called Ada who lived near the river.");
+    const std::string text = temporary(
+        "text.txt", "My name is Ada. I live in Oslo. The code for the red door is 4821. Once there was a fox called Ada who lived near the river.");
     const json exact = json::parse(cellar({"perplexity", kModel, "-f", text, "--json", "--cache-type", "f32"}).out);
     const json packed = json::parse(cellar({"perplexity", kModel, "-f", text, "--json", "--cache-type", "q8_0"}).out);
     EXPECT_GT(exact["perplexity"], 1.0);
@@ -188,7 +197,8 @@ TEST(Tools, PerplexitySaysWhatACacheFormatCosts) {
 }
 
 TEST(Tools, BenchGivesTheNumbersAsJson) {
-    const Outcome outcome = cellar({"bench", kModel, "--prompt", "32", "--gen", "4", "--depth", "16", "--reps", "1", "--json", "--cache-type", "q8_0"});
+    const Outcome outcome =
+        cellar({"bench", kModel, "--prompt", "32", "--gen", "4", "--depth", "16", "--reps", "1", "--json", "--cache-type", "q8_0"});
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     const json result = json::parse(outcome.out);
     EXPECT_GT(result["prompt_tokens_per_second"], 0.0);
@@ -206,7 +216,9 @@ TEST(Tools, InspectSaysWhatItTakes) {
     EXPECT_NE(cellar({"inspect", kModel, "--tensors", "--keys"}).out.find("blk.5.ffn_down.weight"), std::string::npos);
 }
 
-TEST(Version, NamesTheProgram) { EXPECT_TRUE(cellar({"--version"}).out.starts_with("cellar ")); }
+TEST(Version, NamesTheProgram) {
+    EXPECT_TRUE(cellar({"--version"}).out.starts_with("cellar "));
+}
 
 TEST(Refusals, CommandLines) {
     const std::vector<std::pair<std::vector<std::string>, std::string>> usage{
@@ -324,8 +336,12 @@ void write_large_model(const std::string& path) {
     constexpr int64_t kWidth = 1024, kFf = 2816, kLayers = 8, kKv = 256, kVocabulary = 1024;
     gguf::Writer out;
     out.add("general.architecture", "llama");
-    for (const auto& [key, value] : std::vector<std::pair<const char*, uint32_t>>{{"context_length", 2048}, {"embedding_length", kWidth}, {"block_count", kLayers}, {"feed_forward_length", kFf},
-                                                                                    {"attention.head_count", 16}, {"attention.head_count_kv", 4}})
+    for (const auto& [key, value] : std::vector<std::pair<const char*, uint32_t>>{{"context_length", 2048},
+                                                                                  {"embedding_length", kWidth},
+                                                                                  {"block_count", kLayers},
+                                                                                  {"feed_forward_length", kFf},
+                                                                                  {"attention.head_count", 16},
+                                                                                  {"attention.head_count_kv", 4}})
         out.add(std::string("llama.") + key, value);
     out.add("llama.attention.layer_norm_rms_epsilon", 1e-5F);
     out.add("tokenizer.ggml.model", "llama");
@@ -338,7 +354,8 @@ void write_large_model(const std::string& path) {
     out.add_array("tokenizer.ggml.token_type", std::vector<int32_t>(types.begin(), types.end()));
     const auto matrix = [&](const std::string& name, int64_t rows, int64_t cols) {
         std::vector<std::byte> data(row_bytes(DType::Q8_0, cols) * static_cast<size_t>(rows));
-        for (size_t i = 0; i < data.size(); ++i) data[i] = i % 34 == 0 ? std::byte{0} : i % 34 == 1 ? std::byte{0x08} : static_cast<std::byte>(i * 31 % 251);
+        for (size_t i = 0; i < data.size(); ++i)
+            data[i] = i % 34 == 0 ? std::byte{0} : i % 34 == 1 ? std::byte{0x08} : static_cast<std::byte>(i * 31 % 251);
         out.add_tensor(name, DType::Q8_0, {cols, rows}, std::move(data));
     };
     const auto norm = [&](const std::string& name) { out.add_tensor(name, DType::F32, {kWidth}, std::vector<float>(kWidth, 1.0F)); };
@@ -373,7 +390,8 @@ TEST(Memory, PeakIsWeightsAndCacheAndLittleMore) {
         const double cache = json::parse(outcome.out)["cache_bytes"];
         const double peak = static_cast<double>(outcome.peak_kilobytes) * 1024;
         EXPECT_LE(peak, 1.1 * (weights + cache) + 64.0 * (1 << 20)) << (pack ? "packed" : "as in the file");
-        std::printf("  %-14s peak %.0f MB, weights %.0f MB, cache %.1f MB\n", pack ? "packed" : "as in the file", peak / 1e6, weights / 1e6, cache / 1e6);
+        std::printf("  %-14s peak %.0f MB, weights %.0f MB, cache %.1f MB\n", pack ? "packed" : "as in the file", peak / 1e6, weights / 1e6,
+                    cache / 1e6);
     }
     std::filesystem::remove(path);
 }

@@ -15,7 +15,9 @@ constexpr size_t kTokens = 220;
 constexpr size_t kTokens = 1300;  // more than one segment of 1,024 positions
 #endif
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) { return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0; }
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
 
 struct Case {
     const char* recipe;
@@ -96,7 +98,8 @@ TEST_P(Determinism, CompanyInTheBatchDoesNotMatter) {
     const auto logits = engine->step(appends);
     ASSERT_TRUE(logits) << logits.error().message;
     EXPECT_TRUE(same_bits({logits->row(2), logits->row(2) + logits->cols}, expected_));
-    EXPECT_TRUE(same_bits({logits->row(1), logits->row(1) + logits->cols}, tiny::fresh_logits(*tiny::engine(model_, options_), tiny::tokens(*model_, 40, 9))));
+    EXPECT_TRUE(same_bits({logits->row(1), logits->row(1) + logits->cols},
+                          tiny::fresh_logits(*tiny::engine(model_, options_), tiny::tokens(*model_, 40, 9))));
 }
 
 // Warm equals cold: whatever was shared or cut, the same tokens give the same bits.

@@ -34,8 +34,9 @@ class Scratch {
     std::string path_;
 };
 
-int32_t best(std::span<const float> logits) { return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()); }
-
+int32_t best(std::span<const float> logits) {
+    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
 
 void compare(const std::string& name, bool reference_kernels) {
     auto recipe = golden::read_named(name);
@@ -59,13 +60,15 @@ void compare(const std::string& name, bool reference_kernels) {
     ASSERT_TRUE(seq);
 
     std::vector<float> got;
-    const auto done = (*engine)->append_all_logits(*seq, recipe->tokens, [&](ops::Mat rows) { got.insert(got.end(), rows.data, rows.data + rows.rows * rows.cols); });
+    const auto done = (*engine)->append_all_logits(*seq, recipe->tokens,
+                                                   [&](ops::Mat rows) { got.insert(got.end(), rows.data, rows.data + rows.rows * rows.cols); });
     ASSERT_TRUE(done) << done.error().message;
     ASSERT_EQ(got.size(), recipe->tokens.size() * static_cast<size_t>(recipe->n_vocab));
     const double tolerance = std::max(20.0 * recipe->reference_batch_vs_step_max_abs, 2e-4 * recipe->max_abs_logit);
     const size_t skip = got.size() - expected->size();
     double worst = 0.0;
-    for (size_t i = 0; i < expected->size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(got[skip + i]) - static_cast<double>((*expected)[i])));
+    for (size_t i = 0; i < expected->size(); ++i)
+        worst = std::max(worst, std::abs(static_cast<double>(got[skip + i]) - static_cast<double>((*expected)[i])));
     EXPECT_LE(worst, tolerance);
     std::printf("  %-20s worst %.2e of %.2e allowed\n", name.c_str(), worst, tolerance);
 
@@ -73,7 +76,8 @@ void compare(const std::string& name, bool reference_kernels) {
     for (size_t i = 0; i < recipe->greedy_continuation.size(); ++i) {
         const int32_t want = recipe->greedy_continuation[i];
         if (best(logits) != want) {
-            EXPECT_LE(logits[static_cast<size_t>(best(logits))] - logits[static_cast<size_t>(want)], tolerance) << "step " << i << ": " << best(logits) << " instead of " << want;
+            EXPECT_LE(logits[static_cast<size_t>(best(logits))] - logits[static_cast<size_t>(want)], tolerance)
+                << "step " << i << ": " << best(logits) << " instead of " << want;
             std::printf("  %-20s step %zu: %d and %d are closer than the tolerance\n", name.c_str(), i, best(logits), want);
         }
         auto next = (*engine)->append(*seq, {&want, 1});
@@ -84,19 +88,26 @@ void compare(const std::string& name, bool reference_kernels) {
 
 class Golden : public testing::TestWithParam<std::string> {};
 
-TEST_P(Golden, LogitsAndGreedyTokensAreThoseOfTheReference) { compare(GetParam(), false); }
-TEST_P(Golden, SlowKernelsAgree) { compare(GetParam(), true); }
+TEST_P(Golden, LogitsAndGreedyTokensAreThoseOfTheReference) {
+    compare(GetParam(), false);
+}
+TEST_P(Golden, SlowKernelsAgree) {
+    compare(GetParam(), true);
+}
 
 INSTANTIATE_TEST_SUITE_P(Recipes, Golden, testing::ValuesIn(supported_recipes()), [](const auto& info) {
     std::string out = info.param;
-    std::replace_if(out.begin(), out.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+    std::replace_if(
+        out.begin(), out.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
     return out;
 });
 
 TEST(GoldenFolder, EveryArchitectureHasARecipe) {
     const std::vector<std::string> recipes = supported_recipes();
     for (const std::string_view architecture : model::supported_architectures())
-        EXPECT_TRUE(std::any_of(recipes.begin(), recipes.end(), [&](const std::string& r) { return golden::read_named(r)->architecture == architecture; })) << architecture;
+        EXPECT_TRUE(std::any_of(recipes.begin(), recipes.end(), [&](const std::string& r) {
+            return golden::read_named(r)->architecture == architecture;
+        })) << architecture;
 }
 
 }  // namespace

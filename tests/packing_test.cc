@@ -35,7 +35,9 @@ void expect_same(const std::string& path) {
     }
 }
 
-TEST(Packing, TheShippedModel) { expect_same(tiny::shipped_path()); }
+TEST(Packing, TheShippedModel) {
+    expect_same(tiny::shipped_path());
+}
 
 TEST(Packing, EveryFormat) {
     const std::string folder = CELLAR_SOURCE_DIR "/../shared/golden/quantized";

@@ -41,9 +41,10 @@ double nmse(const std::vector<float>& a, const std::vector<float>& expected) {
 }
 
 std::vector<int32_t> prompt() {
-    return {83,  9,   64, 55, 112, 31, 23, 116, 109, 26, 96, 1,  85, 54, 126, 72, 32, 108, 3,  125, 81, 41,  108, 71, 94,  76,  2,   36, 14,  81, 38, 26,
-            87,  36,  110, 79, 25, 50, 84, 71,  89,  115, 45, 66, 101, 120, 104, 94, 25, 33, 121, 54, 61, 124, 85, 24, 27, 68, 103, 62, 40, 99, 37, 89,
-            38,  108, 105, 69, 70, 46, 24, 102, 91,  120, 81, 71, 68, 102, 73, 95, 1,  20, 88, 111, 68, 60, 10, 122, 1,  63, 35, 96, 127, 71, 28, 7};
+    return {83, 9,   64,  55, 112, 31,  23, 116, 109, 26, 96,  1,   85, 54, 126, 72,  32, 108, 3,   125, 81,  41,  108, 71,
+            94, 76,  2,   36, 14,  81,  38, 26,  87,  36, 110, 79,  25, 50, 84,  71,  89, 115, 45,  66,  101, 120, 104, 94,
+            25, 33,  121, 54, 61,  124, 85, 24,  27,  68, 103, 62,  40, 99, 37,  89,  38, 108, 105, 69,  70,  46,  24,  102,
+            91, 120, 81,  71, 68,  102, 73, 95,  1,   20, 88,  111, 68, 60, 10,  122, 1,  63,  35,  96,  127, 71,  28,  7};
 }
 
 TEST_P(Quantized, LogitsAreCloseToTheRecordedOnes) {
@@ -59,7 +60,8 @@ TEST_P(Quantized, LogitsAreCloseToTheRecordedOnes) {
         options.reference_kernels = reference;
         auto engine = tiny::engine(*model, options);
         std::vector<float> got;
-        ASSERT_TRUE(engine->append_all_logits(*engine->cache().open(), prompt(), [&](ops::Mat rows) { got.insert(got.end(), rows.data, rows.data + rows.rows * rows.cols); }));
+        ASSERT_TRUE(engine->append_all_logits(*engine->cache().open(), prompt(),
+                                              [&](ops::Mat rows) { got.insert(got.end(), rows.data, rows.data + rows.rows * rows.cols); }));
         const double found = nmse(got, expected);
         EXPECT_LE(found, GetParam().nmse) << (reference ? "reference" : "cpu");
         std::printf("  %-10s %-9s NMSE %.2e of %.0e allowed\n", GetParam().name, reference ? "reference" : "cpu", found, GetParam().nmse);
@@ -67,9 +69,10 @@ TEST_P(Quantized, LogitsAreCloseToTheRecordedOnes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, Quantized,
-                         testing::Values(Format{"F16", 1e-6}, Format{"BF16", 4e-5}, Format{"Q8_0", 1e-3}, Format{"Q4_0", 1e-3}, Format{"Q4_1", 1e-3}, Format{"Q5_0", 1e-3},
-                                         Format{"Q5_1", 1e-3}, Format{"Q2_K", 1e-3}, Format{"Q3_K_M", 1e-3}, Format{"Q4_K_M", 1e-3}, Format{"Q5_K_M", 1e-3}, Format{"Q6_K", 1e-3},
-                                         Format{"IQ4_NL", 1e-3}, Format{"IQ4_XS", 1e-3}, Format{"MXFP4_MOE", 1e-3}),
+                         testing::Values(Format{"F16", 1e-6}, Format{"BF16", 4e-5}, Format{"Q8_0", 1e-3}, Format{"Q4_0", 1e-3}, Format{"Q4_1", 1e-3},
+                                         Format{"Q5_0", 1e-3}, Format{"Q5_1", 1e-3}, Format{"Q2_K", 1e-3}, Format{"Q3_K_M", 1e-3},
+                                         Format{"Q4_K_M", 1e-3}, Format{"Q5_K_M", 1e-3}, Format{"Q6_K", 1e-3}, Format{"IQ4_NL", 1e-3},
+                                         Format{"IQ4_XS", 1e-3}, Format{"MXFP4_MOE", 1e-3}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

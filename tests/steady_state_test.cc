@@ -20,20 +20,37 @@ void* counted(std::size_t bytes) {
 
 }  // namespace
 
-void* operator new(std::size_t bytes) { return counted(bytes); }
-void* operator new[](std::size_t bytes) { return counted(bytes); }
+void* operator new(std::size_t bytes) {
+    return counted(bytes);
+}
+void* operator new[](std::size_t bytes) {
+    return counted(bytes);
+}
 void* operator new(std::size_t bytes, std::align_val_t align) {
     allocations.fetch_add(1, std::memory_order_relaxed);
-    if (void* at = std::aligned_alloc(static_cast<std::size_t>(align), (bytes + static_cast<std::size_t>(align) - 1) / static_cast<std::size_t>(align) * static_cast<std::size_t>(align)))
+    if (void* at = std::aligned_alloc(static_cast<std::size_t>(align), (bytes + static_cast<std::size_t>(align) - 1) /
+                                                                           static_cast<std::size_t>(align) * static_cast<std::size_t>(align)))
         return at;
     throw std::bad_alloc();
 }
-void operator delete(void* at) noexcept { std::free(at); }
-void operator delete[](void* at) noexcept { std::free(at); }
-void operator delete(void* at, std::size_t) noexcept { std::free(at); }
-void operator delete[](void* at, std::size_t) noexcept { std::free(at); }
-void operator delete(void* at, std::align_val_t) noexcept { std::free(at); }
-void operator delete(void* at, std::size_t, std::align_val_t) noexcept { std::free(at); }
+void operator delete(void* at) noexcept {
+    std::free(at);
+}
+void operator delete[](void* at) noexcept {
+    std::free(at);
+}
+void operator delete(void* at, std::size_t) noexcept {
+    std::free(at);
+}
+void operator delete[](void* at, std::size_t) noexcept {
+    std::free(at);
+}
+void operator delete(void* at, std::align_val_t) noexcept {
+    std::free(at);
+}
+void operator delete(void* at, std::size_t, std::align_val_t) noexcept {
+    std::free(at);
+}
 
 namespace cellar {
 namespace {

@@ -8,7 +8,9 @@
 namespace cellar {
 namespace {
 
-std::string spelling(const text::Tokenizer& words, std::optional<int32_t> id) { return id ? words.decode(*id, true) : std::string(); }
+std::string spelling(const text::Tokenizer& words, std::optional<int32_t> id) {
+    return id ? words.decode(*id, true) : std::string();
+}
 
 std::string spell_answer(const text::Tokenizer& words, const std::vector<int32_t>& tokens) {
     text::Detokenizer detokenizer(words, {true, false});
@@ -36,7 +38,8 @@ Result<jinja::Template> Conversation::parse(const Engine& engine, const Conversa
     const model::Model& model = engine.model();
     if (model.tokenizer() == nullptr) return fail("{}", model.why_no_tokenizer());
     if (!options.template_text && !model.chat_template())
-        return fail("{}: the file has no chat template (tokenizer.chat_template); give one with --template FILE, or use raw prompts", model.file().path());
+        return fail("{}: the file has no chat template (tokenizer.chat_template); give one with --template FILE, or use raw prompts",
+                    model.file().path());
     const std::string& source = options.template_text ? *options.template_text : *model.chat_template();
     auto parsed = jinja::Template::parse(source);
     if (!parsed) return fail("the chat template of {}: {}", model.file().path(), parsed.error().message);
@@ -70,7 +73,9 @@ bool ends_in_thinking(std::string_view prompt) {
     return open != std::string_view::npos && prompt.find("</think>", open) == std::string_view::npos;
 }
 
-Result<std::string> Conversation::render() const { return render(messages_); }
+Result<std::string> Conversation::render() const {
+    return render(messages_);
+}
 
 Result<std::string> Conversation::render_with(const std::string& text) const {
     std::vector<Message> messages = messages_;
@@ -104,7 +109,9 @@ bool Conversation::can_cut_after(size_t tokens) const {
 
 std::vector<int32_t> Conversation::tokens_of(const std::string& prompt) {
     const text::Tokenizer& words = *engine_.model().tokenizer();
-    const auto fits = [&](const Mark& mark) { return can_cut_after(mark.tokens) && prompt.compare(0, mark.text, text_, 0, mark.text) == 0 && prompt.size() >= mark.text; };
+    const auto fits = [&](const Mark& mark) {
+        return can_cut_after(mark.tokens) && prompt.compare(0, mark.text, text_, 0, mark.text) == 0 && prompt.size() >= mark.text;
+    };
     while (!marks_.empty() && !fits(marks_.back())) marks_.pop_back();
     if (marks_.empty()) {
         tokens_ = encode_prompt(words, prompt);
@@ -129,7 +136,8 @@ Result<Answer> Conversation::answer(const GenerateOptions& options, const TakeTe
     return answer;
 }
 
-Result<Answer> Conversation::say(std::string text, const GenerateOptions& options, const TakeText& take, const Cancel* cancel, const Progress& progress) {
+Result<Answer> Conversation::say(std::string text, const GenerateOptions& options, const TakeText& take, const Cancel* cancel,
+                                 const Progress& progress) {
     messages_.push_back({"user", std::move(text)});
     auto result = answer(options, take, cancel, progress);
     if (!result) messages_.pop_back();
@@ -149,7 +157,8 @@ Result<Answer> Conversation::again(const GenerateOptions& options, const TakeTex
     return result;
 }
 
-Result<Answer> Conversation::reply(std::vector<Message> messages, const GenerateOptions& options, const TakeText& take, const Cancel* cancel, const Progress& progress) {
+Result<Answer> Conversation::reply(std::vector<Message> messages, const GenerateOptions& options, const TakeText& take, const Cancel* cancel,
+                                   const Progress& progress) {
     std::string system;
     const bool has_system = !messages.empty() && messages.front().role == "system";
     if (has_system) {
@@ -159,7 +168,8 @@ Result<Answer> Conversation::reply(std::vector<Message> messages, const Generate
     if (messages.empty()) return fail("there is no message to answer");
     if (messages.back().role == "assistant") return fail("the last message is the assistant's: there is nothing to answer");
     for (size_t i = 0; i < messages.size(); ++i)
-        if (messages[i].role == "system") return fail("message {} of the conversation is a system message; only the first one may be", i + (has_system ? 1 : 0));
+        if (messages[i].role == "system")
+            return fail("message {} of the conversation is a system message; only the first one may be", i + (has_system ? 1 : 0));
     std::swap(options_.system, system);
     std::swap(messages_, messages);
     auto result = answer(options, take, cancel, progress);
@@ -177,8 +187,12 @@ bool Conversation::undo() {
     return true;
 }
 
-void Conversation::clear() { messages_.clear(); }
+void Conversation::clear() {
+    messages_.clear();
+}
 
-void Conversation::set_system(std::string text) { options_.system = std::move(text); }
+void Conversation::set_system(std::string text) {
+    options_.system = std::move(text);
+}
 
 }  // namespace cellar

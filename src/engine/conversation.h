@@ -24,9 +24,9 @@ struct Message {
 };
 
 struct ConversationOptions {
-    std::string system;                       // empty: no system message
+    std::string system;                        // empty: no system message
     std::optional<std::string> template_text;  // instead of the model's own
-    std::optional<bool> thinking;             // the template's variable enable_thinking; unset: its default
+    std::optional<bool> thinking;              // the template's variable enable_thinking; unset: its default
 };
 
 class Conversation {
@@ -48,13 +48,15 @@ class Conversation {
 
     // Adds what the user said and lets the model answer. On an error the message is taken back; the answer of a cancelled turn,
     // as far as it came, is kept.
-    Result<Answer> say(std::string text, const GenerateOptions& options, const TakeText& take = {}, const Cancel* cancel = nullptr, const Progress& progress = {});
+    Result<Answer> say(std::string text, const GenerateOptions& options, const TakeText& take = {}, const Cancel* cancel = nullptr,
+                       const Progress& progress = {});
     // Answers the last user message again. Refuses when there is none.
     Result<Answer> again(const GenerateOptions& options, const TakeText& take = {}, const Cancel* cancel = nullptr, const Progress& progress = {});
 
     // Answers the last of these messages, which replace all that was said; a system message among them only as the first. On an error
     // everything is as it was.
-    Result<Answer> reply(std::vector<Message> messages, const GenerateOptions& options, const TakeText& take = {}, const Cancel* cancel = nullptr, const Progress& progress = {});
+    Result<Answer> reply(std::vector<Message> messages, const GenerateOptions& options, const TakeText& take = {}, const Cancel* cancel = nullptr,
+                         const Progress& progress = {});
 
     bool undo();                        // takes back the last turn; false when there is none
     void clear();                       // forgets all turns, keeps the system text

@@ -12,7 +12,7 @@
 namespace cellar {
 namespace {
 
-constexpr int64_t kSmallestContext = 256;    // below this an automatic context is no help to anybody
+constexpr int64_t kSmallestContext = 256;  // below this an automatic context is no help to anybody
 constexpr double kShareOfMemory = 0.9;
 constexpr size_t kMostGraphs = 24;
 constexpr int kBlock = 32;
@@ -83,9 +83,11 @@ Engine::Engine(std::shared_ptr<const model::Model> model, const EngineOptions& o
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::make(std::shared_ptr<const model::Model> model, const EngineOptions& options) {
-    if (options.threads < 0 || options.threads > 1024) return fail("--threads is {}, but must lie in [1, 1024], or be 0 for all CPUs", options.threads);
+    if (options.threads < 0 || options.threads > 1024)
+        return fail("--threads is {}, but must lie in [1, 1024], or be 0 for all CPUs", options.threads);
     if (options.chunk < 1 || options.chunk > 65536) return fail("the chunk of a prompt is {} tokens, but must lie in [1, 65536]", options.chunk);
-    if (options.reference_kernels && model->packed()) return fail("the slow kernels read weights in file layout, but those of {} are packed", model->file().path());
+    if (options.reference_kernels && model->packed())
+        return fail("the slow kernels read weights in file layout, but those of {} are packed", model->file().path());
     std::unique_ptr<Engine> engine(new Engine(std::move(model), options, options.threads == 0 ? usable_cpus() : options.threads));
     CELLAR_TRY_VOID(engine->start());
     return engine;
@@ -95,7 +97,8 @@ Result<void> Engine::start() {
     const model::Network& network = model_->network();
     const int64_t trained = network.config.context;
     CELLAR_TRY(kv::CacheSpec spec, model::plan_cache(network, options_.formats));
-    if (options_.context < 0 || options_.context > (int64_t{1} << 30)) return fail("--ctx is {}, but must lie in [1, {}], or be 0 for automatic", options_.context, int64_t{1} << 30);
+    if (options_.context < 0 || options_.context > (int64_t{1} << 30))
+        return fail("--ctx is {}, but must lie in [1, {}], or be 0 for automatic", options_.context, int64_t{1} << 30);
     context_ = options_.context;
     if (context_ == 0) {
         // As much of the trained length as fits beside the weights.
@@ -107,15 +110,18 @@ Result<void> Engine::start() {
             if (static_cast<double>(bytes) <= available) break;
             context_ = std::max(kSmallestContext, context_ * 7 / 8);
         }
-        if (context_ < trained) notes_.push_back(fmt::format("context {} of the {} tokens the model was trained for: more does not fit into memory", context_, trained));
+        if (context_ < trained)
+            notes_.push_back(fmt::format("context {} of the {} tokens the model was trained for: more does not fit into memory", context_, trained));
     } else if (context_ > trained) {
-        notes_.push_back(fmt::format("context {} is longer than the {} tokens the model was trained for: answers may get worse behind them", context_, trained));
+        notes_.push_back(
+            fmt::format("context {} is longer than the {} tokens the model was trained for: answers may get worse behind them", context_, trained));
     }
     options_.max_outputs = std::clamp(options_.max_outputs, 1, options_.chunk);
     for (const model::RopeConfig& rope : network.ropes) {
         ropes_.push_back(model::resolve(rope, context_));
         if (rope.scaling == model::RopeConfig::Scaling::LongRope && !rope.long_factors.empty())
-            notes_.push_back(fmt::format("rope: {} factors (context {}, original {})", ropes_.back().long_regime ? "long" : "short", context_, rope.original_context));
+            notes_.push_back(fmt::format("rope: {} factors (context {}, original {})", ropes_.back().long_regime ? "long" : "short", context_,
+                                         rope.original_context));
     }
     CELLAR_TRY(cache_, kv::Cache::make(std::move(spec), limits_of(context_, options_)));
     const auto chunk = static_cast<size_t>(options_.chunk);
@@ -125,13 +131,16 @@ Result<void> Engine::start() {
     graphs_.reserve(kMostGraphs + 1);
     // The graph of the longest step says how much workspace every shorter one needs at most, or nearly so.
     const graph::Graph& longest = graph({options_.chunk, options_.max_outputs});
-    if (!memory_->values.reserve(longest.workspace_bytes)) return fail(ErrorKind::System, "no address space for {} of workspace", format_bytes(longest.workspace_bytes));
+    if (!memory_->values.reserve(longest.workspace_bytes))
+        return fail(ErrorKind::System, "no address space for {} of workspace", format_bytes(longest.workspace_bytes));
     const size_t scratch = graph::scratch_bytes(longest, ops_, context_, team_.size());
     if (!memory_->scratch.reserve(scratch)) return fail(ErrorKind::System, "no address space for {} of scratch", format_bytes(scratch));
     return {};
 }
 
-size_t Engine::transient_bytes() const { return memory_->values.size() + memory_->scratch.size(); }
+size_t Engine::transient_bytes() const {
+    return memory_->values.size() + memory_->scratch.size();
+}
 
 const graph::Graph& Engine::graph(graph::Shape shape) {
     const auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const auto& g) { return g->shape == shape; });
@@ -164,7 +173,7 @@ Result<ops::Mat> Engine::run(std::span<const kv::Append> appends, Want want) {
         return fail(ErrorKind::System, "no address space for {} of workspace", format_bytes(g.workspace_bytes));
     }
     const graph::Workspace workspace{memory_->values.data(), memory_->scratch.data(), memory_->scratch.size()};
-    const graph::Node* wrong = graph::walk(g, ops_, {ids_.data(), output_rows_.data(), &view}, workspace, team_, options_.check_finite);
+    const graph::Node* wrong = graph::walk(g, ops_, {ids_.data(), output_rows_.data(), &view}, workspace, team_, options_.check_finite, profile_);
     if (wrong != nullptr) {
         cache_->abandon(step_);
         return fail("{}: '{}' ({}) gave a number that is not finite", model_->file().path(), wrong->label, graph::name(wrong->op));
@@ -179,7 +188,8 @@ Result<std::span<const float>> Engine::append(SeqId seq, std::span<const int32_t
     int64_t rotary = cache_->length(seq) == 0 ? 0 : cache_->token(seq, cache_->length(seq) - 1).rotary + 1;
     const auto total = static_cast<int64_t>(ids.size());
     for (int64_t at = 0; at < total;) {
-        if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) return fail(ErrorKind::Cancelled, "cancelled behind {} of {} tokens", at, total);
+        if (cancel != nullptr && cancel->load(std::memory_order_relaxed))
+            return fail(ErrorKind::Cancelled, "cancelled behind {} of {} tokens", at, total);
         const int64_t count = std::min<int64_t>(options_.chunk, total - at);
         tokens_.clear();
         for (int64_t i = 0; i < count; ++i) tokens_.push_back({ids[static_cast<size_t>(at + i)], static_cast<int32_t>(rotary++)});
@@ -207,6 +217,8 @@ Result<void> Engine::append_all_logits(SeqId seq, std::span<const int32_t> ids, 
     return {};
 }
 
-Result<ops::Mat> Engine::step(std::span<const kv::Append> appends) { return run(appends, Want::Last); }
+Result<ops::Mat> Engine::step(std::span<const kv::Append> appends) {
+    return run(appends, Want::Last);
+}
 
 }  // namespace cellar

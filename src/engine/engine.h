@@ -19,16 +19,16 @@
 namespace cellar {
 
 struct EngineOptions {
-    int threads = 0;              // 0: the CPUs this process may use
-    int64_t context = 0;          // most tokens of a sequence; 0: what the model was trained for, as far as memory allows
+    int threads = 0;      // 0: the CPUs this process may use
+    int64_t context = 0;  // most tokens of a sequence; 0: what the model was trained for, as far as memory allows
     model::CacheFormats formats;
-    int chunk = 512;              // tokens of one step of a long prompt
-    int max_outputs = 1;          // most rows of logits that one step gives
+    int chunk = 512;      // tokens of one step of a long prompt
+    int max_outputs = 1;  // most rows of logits that one step gives
     int max_seqs = 4;
-    int64_t cells = 0;            // of each group; 0: as many as one sequence of `context` needs
-    bool check_finite = false;    // look through every result and name the layer whose numbers went wrong
+    int64_t cells = 0;               // of each group; 0: as many as one sequence of `context` needs
+    bool check_finite = false;       // look through every result and name the layer whose numbers went wrong
     bool reference_kernels = false;  // slow, obvious arithmetic
-    bool poison = false;          // tests: cells that nobody may see hold NaN
+    bool poison = false;             // tests: cells that nobody may see hold NaN
 };
 
 // Rows that wait to be run, as tokens of the cache.
@@ -74,6 +74,9 @@ class Engine {
     const graph::Graph& graph(graph::Shape shape);
     [[nodiscard]] int64_t graphs_built() const { return graphs_built_; }
 
+    // From now on steps add their times to it; nullptr ends that. It must outlive the steps.
+    void profile(graph::Profile* profile) { profile_ = profile; }
+
     // Bytes besides weights and cache: the workspace and the scratch of kernels.
     [[nodiscard]] size_t transient_bytes() const;
 
@@ -96,6 +99,7 @@ class Engine {
     int64_t graphs_built_ = 0;
     std::unique_ptr<Memory> memory_;
     kv::Step step_;
+    graph::Profile* profile_ = nullptr;
     std::vector<int32_t> ids_;          // [chunk]
     std::vector<int32_t> output_rows_;  // [chunk]
     std::vector<Token> tokens_;         // [chunk]

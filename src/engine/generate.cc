@@ -13,7 +13,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // Trims the sequence to what the prompt begins with, but leaves at least one token to run.
 Receipt keep_prefix(kv::Cache& cache, SeqId seq, std::span<const int32_t> prompt) {
@@ -43,9 +45,11 @@ Result<void> check_prompt(const Engine& engine, std::span<const int32_t> prompt)
     if (prompt.empty()) return fail("the prompt is empty: there is nothing to answer");
     const int64_t vocabulary = engine.model().config().vocabulary;
     for (size_t i = 0; i < prompt.size(); ++i)
-        if (prompt[i] < 0 || prompt[i] >= vocabulary) return fail("token {} at position {} is outside the vocabulary of {}", prompt[i], i, vocabulary);
+        if (prompt[i] < 0 || prompt[i] >= vocabulary)
+            return fail("token {} at position {} is outside the vocabulary of {}", prompt[i], i, vocabulary);
     if (static_cast<int64_t>(prompt.size()) > engine.context())
-        return fail(ErrorKind::Full, "the prompt has {} tokens, but the context holds {}: shorten it, or raise --ctx", prompt.size(), engine.context());
+        return fail(ErrorKind::Full, "the prompt has {} tokens, but the context holds {}: shorten it, or raise --ctx", prompt.size(),
+                    engine.context());
     return {};
 }
 
@@ -63,7 +67,8 @@ class Writer {
           text_(prompt.begin(), prompt.end()) {
         if (const text::Tokenizer* words = engine.model().tokenizer())
             detokenizer_.emplace(*words, text::DetokenizeOptions{options.render_special, !options.continues_text});
-        text_.reserve(static_cast<size_t>(engine.context()) + 1 < text_.size() + 65536 ? static_cast<size_t>(engine.context()) + 1 : text_.size() + 65536);
+        text_.reserve(static_cast<size_t>(engine.context()) + 1 < text_.size() + 65536 ? static_cast<size_t>(engine.context()) + 1
+                                                                                       : text_.size() + 65536);
     }
 
     Result<StopReason> write(std::span<const float> logits, Answer& answer) {
@@ -114,28 +119,38 @@ class Writer {
 
 std::string_view name(Receipt::Reason reason) {
     switch (reason) {
-        case Receipt::Reason::Nothing: return "nothing";
-        case Receipt::Reason::All: return "all";
-        case Receipt::Reason::Differs: return "differs";
-        case Receipt::Reason::Shorter: return "shorter";
-        case Receipt::Reason::Unrestorable: return "unrestorable";
+        case Receipt::Reason::Nothing:
+            return "nothing";
+        case Receipt::Reason::All:
+            return "all";
+        case Receipt::Reason::Differs:
+            return "differs";
+        case Receipt::Reason::Shorter:
+            return "shorter";
+        case Receipt::Reason::Unrestorable:
+            return "unrestorable";
     }
     return "?";
 }
 
 std::string_view name(StopReason reason) {
     switch (reason) {
-        case StopReason::EndOfTurn: return "end";
-        case StopReason::StopString: return "stop";
-        case StopReason::MaxTokens: return "length";
-        case StopReason::Context: return "context";
-        case StopReason::Cancelled: return "cancelled";
+        case StopReason::EndOfTurn:
+            return "end";
+        case StopReason::StopString:
+            return "stop";
+        case StopReason::MaxTokens:
+            return "length";
+        case StopReason::Context:
+            return "context";
+        case StopReason::Cancelled:
+            return "cancelled";
     }
     return "?";
 }
 
-Result<Answer> generate(Engine& engine, SeqId seq, std::span<const int32_t> prompt, const GenerateOptions& options, const TakeText& take, const Cancel* cancel,
-                        const Progress& progress) {
+Result<Answer> generate(Engine& engine, SeqId seq, std::span<const int32_t> prompt, const GenerateOptions& options, const TakeText& take,
+                        const Cancel* cancel, const Progress& progress) {
     CELLAR_TRY_VOID(check(options.sampler));
     CELLAR_TRY_VOID(check_prompt(engine, prompt));
     Answer answer;

@@ -24,8 +24,8 @@ struct Receipt {
     int32_t reused = 0;
     int32_t first_difference = -1;  // position; -1: none
     Reason reason = Reason::Nothing;
-    bool pure = true;               // what was reused is what a fresh run computes
-    double seconds_saved = 0.0;     // at the speed that the rest of the prompt was read with; 0 where nothing was read
+    bool pure = true;            // what was reused is what a fresh run computes
+    double seconds_saved = 0.0;  // at the speed that the rest of the prompt was read with; 0 where nothing was read
 };
 std::string_view name(Receipt::Reason reason);
 
@@ -40,11 +40,11 @@ std::string_view name(StopReason reason);
 
 struct GenerateOptions {
     SamplerOptions sampler;
-    int64_t max_tokens = -1;               // -1: until the model ends or the context is full
-    std::vector<std::string> stops;        // the answer ends before the first of these
-    bool ignore_end = false;               // end tokens are text like any other
-    bool render_special = false;           // spell control tokens in the text
-    bool continues_text = true;            // the answer continues a text: a leading space is kept
+    int64_t max_tokens = -1;         // -1: until the model ends or the context is full
+    std::vector<std::string> stops;  // the answer ends before the first of these
+    bool ignore_end = false;         // end tokens are text like any other
+    bool render_special = false;     // spell control tokens in the text
+    bool continues_text = true;      // the answer continues a text: a leading space is kept
 };
 
 struct Timings {
@@ -53,7 +53,9 @@ struct Timings {
     int64_t prompt_tokens = 0;     // that were run, reused ones not counted
     int64_t generated_tokens = 0;  // that were run: the first one of an answer comes out of the prompt
     [[nodiscard]] double prompt_tokens_per_second() const { return prompt_seconds > 0.0 ? static_cast<double>(prompt_tokens) / prompt_seconds : 0.0; }
-    [[nodiscard]] double generate_tokens_per_second() const { return generate_seconds > 0.0 ? static_cast<double>(generated_tokens) / generate_seconds : 0.0; }
+    [[nodiscard]] double generate_tokens_per_second() const {
+        return generate_seconds > 0.0 ? static_cast<double>(generated_tokens) / generate_seconds : 0.0;
+    }
 };
 
 struct Answer {

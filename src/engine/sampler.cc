@@ -87,9 +87,11 @@ void Sampler::keep_typical() {
     });
     double sum = 0.0;
     size_t kept = 0;
-    while (kept < candidates_.size() && (kept == 0 || sum < static_cast<double>(options_.typical_p))) sum += static_cast<double>(candidates_[kept++].probability);
+    while (kept < candidates_.size() && (kept == 0 || sum < static_cast<double>(options_.typical_p)))
+        sum += static_cast<double>(candidates_[kept++].probability);
     candidates_.resize(kept);
-    std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; });
+    std::sort(candidates_.begin(), candidates_.end(),
+              [](const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; });
 }
 
 int32_t Sampler::draw() {
@@ -104,7 +106,8 @@ int32_t Sampler::draw() {
     if (options_.top_p < 1.0F) {
         double sum = 0.0;
         size_t kept = 0;
-        while (kept < candidates_.size() && (kept == 0 || sum < static_cast<double>(options_.top_p))) sum += static_cast<double>(candidates_[kept++].probability);
+        while (kept < candidates_.size() && (kept == 0 || sum < static_cast<double>(options_.top_p)))
+            sum += static_cast<double>(candidates_[kept++].probability);
         candidates_.resize(kept);
     }
     if (options_.min_p > 0.0F) {
@@ -124,8 +127,10 @@ Result<int32_t> Sampler::sample(std::span<const float> logits, std::span<const i
     CHECK_EQ(logits.size(), logits_.size());
     const auto bad = std::find_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
     if (bad != logits.end())
-        return fail(ErrorKind::Input, "the model computed {} as the logit of token {} behind {} tokens: its weights or the cache are damaged (--check-finite names the layer)",
-                    *bad, bad - logits.begin(), text.size());
+        return fail(
+            ErrorKind::Input,
+            "the model computed {} as the logit of token {} behind {} tokens: its weights or the cache are damaged (--check-finite names the layer)",
+            *bad, bad - logits.begin(), text.size());
     std::copy(logits.begin(), logits.end(), logits_.begin());
     penalise(text);
     if (options_.temperature == 0.0F) return static_cast<int32_t>(std::max_element(logits_.begin(), logits_.end()) - logits_.begin());

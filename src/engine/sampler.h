@@ -31,7 +31,7 @@ struct SamplerOptions {
     float repetition_penalty = 1.0F;  // 1: none
     float presence_penalty = 0.0F;
     float frequency_penalty = 0.0F;
-    int penalty_last_n = 64;          // 0: none, -1: the whole text
+    int penalty_last_n = 64;  // 0: none, -1: the whole text
     uint64_t seed = 0;
 };
 

@@ -107,7 +107,8 @@ TEST(Sampler, TheSameSeedDrawsTheSame) {
 }
 
 TEST(Sampler, LogitsThatAreNotFiniteAreAnError) {
-    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
         const auto result = Sampler(plain(1.0F), 3).sample(std::vector<float>{0.0F, bad, 1.0F}, {});
         ASSERT_FALSE(result);
         EXPECT_NE(result.error().message.find("token 1"), std::string::npos);

@@ -26,7 +26,9 @@ TEST(ThinkingFilter, PartsTheTextWhereverItIsCut) {
 TEST(ThinkingFilter, MayBeginInside) {
     ThinkingFilter filter(true);
     std::string said;
-    filter.push("so it is</think>yes", [&](std::string_view part, bool thinking) { if (!thinking) said += part; });
+    filter.push("so it is</think>yes", [&](std::string_view part, bool thinking) {
+        if (!thinking) said += part;
+    });
     EXPECT_EQ(said, "yes");
     EXPECT_FALSE(filter.inside());
 }

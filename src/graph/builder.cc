@@ -13,7 +13,9 @@ Builder::Builder(Shape shape, const ops::Ops& ops, std::vector<ops::RopeSpec> ro
     graph_.ropes = std::move(ropes);
 }
 
-void Builder::enter_layer(int layer) { layer_ = layer; }
+void Builder::enter_layer(int layer) {
+    layer_ = layer;
+}
 
 Ref Builder::add_value(Kind kind, int64_t rows, int64_t cols, size_t bytes, std::string name) {
     Value value;

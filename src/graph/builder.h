@@ -39,30 +39,31 @@ class Builder {
     void enter_layer(int layer);
     [[nodiscard]] const Shape& shape() const { return graph_.shape; }
 
-    Ref embed(const ops::WeightMatrix& table);                                  // [tokens, cols] of the step's token ids
+    Ref embed(const ops::WeightMatrix& table);  // [tokens, cols] of the step's token ids
     Ref norm(Ref x, const NormWeights& weights, std::string_view label);
     // Normalises each head of x [n, heads * width] on its own; weights are [width], or [heads][width] with per_head.
     Ref head_norm(Ref x, int heads, int width, const NormWeights& weights, bool per_head, std::string_view label);
-    Ref linear(Ref x, const Linear& linear, std::string_view label);            // [n, w.rows]
-    Ref slice(Ref x, int64_t first_col, int64_t cols);                          // a window on x, nothing is copied
+    Ref linear(Ref x, const Linear& linear, std::string_view label);                                     // [n, w.rows]
+    Ref slice(Ref x, int64_t first_col, int64_t cols);                                                   // a window on x, nothing is copied
     void rope(Ref x, int heads, int width, int rope, ops::RopePairing pairing, std::string_view label);  // in place
-    Ref scale_rows(Ref x, const Temperature& temperature, std::string_view label);  // by the row's position
+    Ref scale_rows(Ref x, const Temperature& temperature, std::string_view label);                       // by the row's position
     void store(Ref x, const kv::LayerPlace& place, int row, std::string_view label);
-    Ref attend(Ref q, const kv::LayerPlace& place, int heads, int k_width, int v_width, float scale, float soft_cap, int rope, ops::RopePairing pairing);
+    Ref attend(Ref q, const kv::LayerPlace& place, int heads, int k_width, int v_width, float scale, float soft_cap, int rope,
+               ops::RopePairing pairing);
     Ref add(Ref a, Ref b, std::string_view label);
     Ref mul(Ref a, Ref b, std::string_view label);
-    Ref scale(Ref x, float factor, std::string_view label);                     // x itself where factor is 1
+    Ref scale(Ref x, float factor, std::string_view label);  // x itself where factor is 1
     Ref activate(Ref x, ops::Activation kind, std::string_view label);
     Ref activate_mul(Ref gate, Ref up, ops::Activation kind, std::string_view label);
     Ref soft_cap(Ref x, float cap, std::string_view label);
-    Ref outputs_only(Ref x, std::string_view label);                            // the rows that logits are wanted of
+    Ref outputs_only(Ref x, std::string_view label);  // the rows that logits are wanted of
 
     // Experts: route gives {ids, weights} of [n, used]; group sorts the choices by expert.
     std::pair<Ref, Ref> route(Ref logits, const ops::RouteSpec& spec);
     Ref group_by_expert(Ref ids, int experts);
     // [n * used, w.rows]. x has a row for each token, or with by_slot for each choice.
     Ref expert_linear(Ref x, Ref groups, const ExpertLinear& linear, int64_t slots, bool by_slot, std::string_view label);
-    Ref combine_experts(Ref x, Ref weights, int used);                          // [n, cols]
+    Ref combine_experts(Ref x, Ref weights, int used);  // [n, cols]
 
     [[nodiscard]] const Value& value(Ref ref) const { return graph_.values[static_cast<size_t>(ref)]; }
     Graph finish(Ref logits);

@@ -8,29 +8,52 @@ namespace cellar::graph {
 
 std::string_view name(Op op) {
     switch (op) {
-        case Op::Embed: return "embed";
-        case Op::RopeTable: return "rope_table";
-        case Op::RmsNorm: return "rms_norm";
-        case Op::LayerNorm: return "layer_norm";
-        case Op::HeadNorm: return "head_norm";
-        case Op::Prepare: return "prepare";
-        case Op::MatMul: return "matmul";
-        case Op::Rope: return "rope";
-        case Op::StoreRows: return "store_rows";
-        case Op::Attend: return "attend";
-        case Op::Add: return "add";
-        case Op::AddRow: return "add_row";
-        case Op::Mul: return "mul";
-        case Op::Scale: return "scale";
-        case Op::ScaleRows: return "scale_rows";
-        case Op::Activate: return "activate";
-        case Op::ActivateMul: return "activate_mul";
-        case Op::SoftCap: return "soft_cap";
-        case Op::GatherOutputs: return "gather_outputs";
-        case Op::Route: return "route";
-        case Op::GroupByExpert: return "group_by_expert";
-        case Op::ExpertMatMul: return "expert_matmul";
-        case Op::CombineExperts: return "combine_experts";
+        case Op::Embed:
+            return "embed";
+        case Op::RopeTable:
+            return "rope_table";
+        case Op::RmsNorm:
+            return "rms_norm";
+        case Op::LayerNorm:
+            return "layer_norm";
+        case Op::HeadNorm:
+            return "head_norm";
+        case Op::Prepare:
+            return "prepare";
+        case Op::MatMul:
+            return "matmul";
+        case Op::Rope:
+            return "rope";
+        case Op::StoreRows:
+            return "store_rows";
+        case Op::Attend:
+            return "attend";
+        case Op::Add:
+            return "add";
+        case Op::AddRow:
+            return "add_row";
+        case Op::Mul:
+            return "mul";
+        case Op::Scale:
+            return "scale";
+        case Op::ScaleRows:
+            return "scale_rows";
+        case Op::Activate:
+            return "activate";
+        case Op::ActivateMul:
+            return "activate_mul";
+        case Op::SoftCap:
+            return "soft_cap";
+        case Op::GatherOutputs:
+            return "gather_outputs";
+        case Op::Route:
+            return "route";
+        case Op::GroupByExpert:
+            return "group_by_expert";
+        case Op::ExpertMatMul:
+            return "expert_matmul";
+        case Op::CombineExperts:
+            return "combine_experts";
     }
     return "?";
 }
@@ -67,13 +90,14 @@ void plan_workspace(Graph& graph) {
         end = std::max(end, at + bytes);
     }
     for (Value& value : graph.values)
-        if (value.slice_of != kNone) value.offset = graph.values[static_cast<size_t>(value.slice_of)].offset + static_cast<size_t>(value.first_col) * sizeof(float);
+        if (value.slice_of != kNone)
+            value.offset = graph.values[static_cast<size_t>(value.slice_of)].offset + static_cast<size_t>(value.first_col) * sizeof(float);
     graph.workspace_bytes = end;
 }
 
 std::string Graph::text() const {
-    std::string out = fmt::format("graph for {} tokens, {} outputs: {} nodes, {} values, {} bytes of workspace\n", shape.tokens, shape.outputs, nodes.size(),
-                                  values.size(), workspace_bytes);
+    std::string out = fmt::format("graph for {} tokens, {} outputs: {} nodes, {} values, {} bytes of workspace\n", shape.tokens, shape.outputs,
+                                  nodes.size(), values.size(), workspace_bytes);
     const auto describe = [&](Ref ref) {
         const Value& v = values[static_cast<size_t>(ref)];
         return fmt::format("%{}[{}x{}@{}]", ref, v.rows, v.cols, v.offset);
@@ -104,7 +128,8 @@ std::string Graph::graphviz() const {
         out += fmt::format("  n{} [label=\"{}\\n{}\"];\n", i, name(node.op), node.label);
         for (const Ref ref : node.in)
             if (ref != kNone && writer[root(ref)] >= 0)
-                out += fmt::format("  n{} -> n{} [label=\"{}x{}\"];\n", writer[root(ref)], i, values[static_cast<size_t>(ref)].rows, values[static_cast<size_t>(ref)].cols);
+                out += fmt::format("  n{} -> n{} [label=\"{}x{}\"];\n", writer[root(ref)], i, values[static_cast<size_t>(ref)].rows,
+                                   values[static_cast<size_t>(ref)].cols);
         for (const Ref ref : node.out)
             if (ref != kNone) writer[root(ref)] = static_cast<int>(i);
     }

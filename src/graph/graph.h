@@ -33,17 +33,38 @@ struct Value {
     Kind kind = Kind::Floats;
     int64_t rows = 0;
     int64_t cols = 0;
-    size_t bytes = 0;        // 0 for a slice
-    Ref slice_of = kNone;    // columns [first_col, first_col + cols) of another value
+    size_t bytes = 0;      // 0 for a slice
+    Ref slice_of = kNone;  // columns [first_col, first_col + cols) of another value
     int64_t first_col = 0;
-    int32_t born = -1;       // node that first writes it
-    int32_t dies = -1;       // last node that reads it; bytes may be used again afterwards
-    size_t offset = 0;       // in the workspace
+    int32_t born = -1;  // node that first writes it
+    int32_t dies = -1;  // last node that reads it; bytes may be used again afterwards
+    size_t offset = 0;  // in the workspace
 };
 
 enum class Op : uint8_t {
-    Embed, RopeTable, RmsNorm, LayerNorm, HeadNorm, Prepare, MatMul, Rope, StoreRows, Attend, Add, AddRow, Mul, Scale, ScaleRows, Activate, ActivateMul,
-    SoftCap, GatherOutputs, Route, GroupByExpert, ExpertMatMul, CombineExperts,
+    Embed,
+    RopeTable,
+    RmsNorm,
+    LayerNorm,
+    HeadNorm,
+    Prepare,
+    MatMul,
+    Rope,
+    StoreRows,
+    Attend,
+    Add,
+    AddRow,
+    Mul,
+    Scale,
+    ScaleRows,
+    Activate,
+    ActivateMul,
+    SoftCap,
+    GatherOutputs,
+    Route,
+    GroupByExpert,
+    ExpertMatMul,
+    CombineExperts,
 };
 std::string_view name(Op op);
 
@@ -88,8 +109,8 @@ struct Graph {
     std::vector<Value> values;
     std::vector<Node> nodes;
     std::vector<ops::RopeSpec> ropes;
-    Ref logits = kNone;           // [outputs, vocabulary]; kNone when shape.outputs is 0
-    size_t workspace_bytes = 0;   // all values, at their offsets
+    Ref logits = kNone;          // [outputs, vocabulary]; kNone when shape.outputs is 0
+    size_t workspace_bytes = 0;  // all values, at their offsets
 
     [[nodiscard]] std::string text() const;      // one line for each node: what, from, to, bytes
     [[nodiscard]] std::string graphviz() const;  // the same as a drawing

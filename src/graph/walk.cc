@@ -47,13 +47,18 @@ void Walker::run(const Node& node) {
     const Ref in = node.in[0];
     const Ref out = node.out[0];
     switch (node.op) {
-        case Op::Embed: return ops_.embed(node.weight, inputs_.ids, graph_.shape.tokens, mat(out), team_);
+        case Op::Embed:
+            return ops_.embed(node.weight, inputs_.ids, graph_.shape.tokens, mat(out), team_);
         case Op::RopeTable:
             return ops_.rope_table(graph_.ropes[static_cast<size_t>(node.rope)], inputs_.view->rotary.data(), graph_.shape.tokens, mat(out).data);
-        case Op::RmsNorm: return ops_.rms_norm(mat(in), node.vector, node.factor, mat(out), team_);
-        case Op::LayerNorm: return ops_.layer_norm(mat(in), node.vector, node.bias, node.factor, mat(out), team_);
-        case Op::HeadNorm: return head_norm(node);
-        case Op::Prepare: return ops_.prepare_activations(node.form, mat(in), bytes(out), team_);
+        case Op::RmsNorm:
+            return ops_.rms_norm(mat(in), node.vector, node.factor, mat(out), team_);
+        case Op::LayerNorm:
+            return ops_.layer_norm(mat(in), node.vector, node.bias, node.factor, mat(out), team_);
+        case Op::HeadNorm:
+            return head_norm(node);
+        case Op::Prepare:
+            return ops_.prepare_activations(node.form, mat(in), bytes(out), team_);
         case Op::MatMul: {
             ops::MatmulArgs args;
             args.w = node.weight;
@@ -64,22 +69,38 @@ void Walker::run(const Node& node) {
             return ops_.matmul(args, team_);
         }
         case Op::Rope:
-            return ops_.rope(mat(in), node.heads, node.width, graph_.ropes[static_cast<size_t>(node.rope)].dims, node.pairing, mat(node.in[1]).data, team_);
-        case Op::StoreRows: return ops_.store_rows(mat(in), group(node), node.place.plane, node.row, team_);
-        case Op::Attend: return attend(node);
-        case Op::Add: return ops_.add(mat(in), mat(node.in[1]), mat(out), team_);
-        case Op::AddRow: return ops_.add_row(mat(in), node.vector, mat(out), team_);
-        case Op::Mul: return ops_.mul(mat(in), mat(node.in[1]), mat(out), team_);
-        case Op::Scale: return ops_.scale(mat(in), node.factor, mat(out), team_);
-        case Op::ScaleRows: return scale_rows(node);
-        case Op::Activate: return ops_.activate(node.activation, mat(in), mat(out), team_);
-        case Op::ActivateMul: return ops_.activate_mul(node.activation, mat(in), mat(node.in[1]), mat(out), team_);
-        case Op::SoftCap: return ops_.soft_cap(mat(in), node.cap, mat(out), team_);
-        case Op::GatherOutputs: return ops_.gather_rows(mat(in), inputs_.output_rows, graph_.shape.outputs, mat(out), team_);
-        case Op::Route: return ops_.route(node.route, mat(in), ints(out), mat(node.out[1]).data, team_);
-        case Op::GroupByExpert: return group_by_expert(node);
-        case Op::ExpertMatMul: return expert_matmul(node);
-        case Op::CombineExperts: return ops_.combine_experts(mat(in), mat(node.in[1]).data, node.width, mat(out), team_);
+            return ops_.rope(mat(in), node.heads, node.width, graph_.ropes[static_cast<size_t>(node.rope)].dims, node.pairing, mat(node.in[1]).data,
+                             team_);
+        case Op::StoreRows:
+            return ops_.store_rows(mat(in), group(node), node.place.plane, node.row, team_);
+        case Op::Attend:
+            return attend(node);
+        case Op::Add:
+            return ops_.add(mat(in), mat(node.in[1]), mat(out), team_);
+        case Op::AddRow:
+            return ops_.add_row(mat(in), node.vector, mat(out), team_);
+        case Op::Mul:
+            return ops_.mul(mat(in), mat(node.in[1]), mat(out), team_);
+        case Op::Scale:
+            return ops_.scale(mat(in), node.factor, mat(out), team_);
+        case Op::ScaleRows:
+            return scale_rows(node);
+        case Op::Activate:
+            return ops_.activate(node.activation, mat(in), mat(out), team_);
+        case Op::ActivateMul:
+            return ops_.activate_mul(node.activation, mat(in), mat(node.in[1]), mat(out), team_);
+        case Op::SoftCap:
+            return ops_.soft_cap(mat(in), node.cap, mat(out), team_);
+        case Op::GatherOutputs:
+            return ops_.gather_rows(mat(in), inputs_.output_rows, graph_.shape.outputs, mat(out), team_);
+        case Op::Route:
+            return ops_.route(node.route, mat(in), ints(out), mat(node.out[1]).data, team_);
+        case Op::GroupByExpert:
+            return group_by_expert(node);
+        case Op::ExpertMatMul:
+            return expert_matmul(node);
+        case Op::CombineExperts:
+            return ops_.combine_experts(mat(in), mat(node.in[1]).data, node.width, mat(out), team_);
     }
 }
 
@@ -99,7 +120,8 @@ void Walker::head_norm(const Node& node) {
     }
     for (int h = 0; h < node.heads; ++h) {
         const int64_t first = static_cast<int64_t>(h) * node.width;
-        norm({x.data + first, x.rows, node.width, x.stride}, node.vector + (node.vector_per_head ? first : 0), {y.data + first, y.rows, node.width, y.stride});
+        norm({x.data + first, x.rows, node.width, x.stride}, node.vector + (node.vector_per_head ? first : 0),
+             {y.data + first, y.rows, node.width, y.stride});
     }
 }
 
@@ -190,13 +212,17 @@ size_t scratch_bytes(const Graph& graph, const ops::Ops& ops, int64_t context, i
     return most;
 }
 
-const Node* walk(const Graph& graph, const ops::Ops& ops, const StepInputs& inputs, const Workspace& workspace, ThreadTeam& team, bool check_finite) {
+const Node* walk(const Graph& graph, const ops::Ops& ops, const StepInputs& inputs, const Workspace& workspace, ThreadTeam& team, bool check_finite,
+                 Profile* profile) {
     CHECK_EQ(inputs.view->tokens, graph.shape.tokens);
     Walker walker(graph, ops, inputs, workspace, team);
+    if (profile != nullptr) profile->begin(graph);
     for (const Node& node : graph.nodes) {
         walker.run(node);
+        if (profile != nullptr) profile->mark();
         if (check_finite && !walker.finite(node)) return &node;
     }
+    if (profile != nullptr) profile->end(graph, *inputs.view);
     return nullptr;
 }
 

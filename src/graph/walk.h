@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "graph/graph.h"
+#include "graph/profile.h"
 #include "kv/view.h"
 
 namespace cellar::graph {
@@ -25,9 +26,11 @@ struct Workspace {
 size_t scratch_bytes(const Graph& graph, const ops::Ops& ops, int64_t context, int threads);
 
 // Runs every node in order. Allocates nothing. With check_finite every result is looked through, and the first node whose result
-// holds a NaN or an infinity ends the walk and is returned; otherwise returns nullptr.
+// holds a NaN or an infinity ends the walk and is returned; otherwise returns nullptr. With a profile, the time of every node is
+// added to it (that allocates).
 // Requires: inputs.view->tokens == graph.shape.tokens.
-const Node* walk(const Graph& graph, const ops::Ops& ops, const StepInputs& inputs, const Workspace& workspace, ThreadTeam& team, bool check_finite = false);
+const Node* walk(const Graph& graph, const ops::Ops& ops, const StepInputs& inputs, const Workspace& workspace, ThreadTeam& team,
+                 bool check_finite = false, Profile* profile = nullptr);
 
 // The logits after a walk: [outputs, vocabulary].
 ops::Mat logits(const Graph& graph, const Workspace& workspace);

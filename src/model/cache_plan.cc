@@ -40,7 +40,8 @@ Result<kv::CacheSpec> plan_cache(const Network& network, const CacheFormats& for
         kv::GroupSpec& out = spec.groups[group];
         if (out.rows.empty()) {
             if (layer.keep.kind == kv::Keep::Kind::State)
-                return fail(ErrorKind::Unsupported, "{}: layer {} keeps a recurrent state, which this build cannot store", network.config.architecture, i);
+                return fail(ErrorKind::Unsupported, "{}: layer {} keeps a recurrent state, which this build cannot store",
+                            network.config.architecture, i);
             out.keep = layer.keep;
             out.rows = {{"k", layer.kv_heads, layer.k_width, formats.k}, {"v", layer.kv_heads, layer.v_width, formats.v}};
         }

@@ -3,7 +3,9 @@
 namespace cellar::model {
 namespace {
 
-Ref norm_if(Builder& b, Ref x, const NormWeights& weights, std::string_view label) { return weights.present() ? b.norm(x, weights, label) : x; }
+Ref norm_if(Builder& b, Ref x, const NormWeights& weights, std::string_view label) {
+    return weights.present() ? b.norm(x, weights, label) : x;
+}
 
 Ref build_block(Builder& b, const Decoder& decoder, const Block& block, const kv::LayerPlace& place, Ref stream, bool last) {
     Ref read = norm_if(b, stream, block.attn_norm, "attn_norm");

@@ -57,15 +57,21 @@ void Loader::use_layer_norm() {
     config_.eps = take(file_.number(key("attention.layer_norm_epsilon")), config_.eps);
 }
 
-bool Loader::has(std::string_view name) const { return file_.has(key(name)); }
+bool Loader::has(std::string_view name) const {
+    return file_.has(key(name));
+}
 
-int64_t Loader::integer(std::string_view name, int64_t low, int64_t high) { return take(file_.integer(key(name), low, high), low); }
+int64_t Loader::integer(std::string_view name, int64_t low, int64_t high) {
+    return take(file_.integer(key(name), low, high), low);
+}
 
 int64_t Loader::integer_or(std::string_view name, int64_t otherwise, int64_t low, int64_t high) {
     return take(file_.integer_or(key(name), otherwise, low, high), otherwise);
 }
 
-float Loader::number_or(std::string_view name, float otherwise) { return take(file_.number_or(key(name), otherwise), otherwise); }
+float Loader::number_or(std::string_view name, float otherwise) {
+    return take(file_.number_or(key(name), otherwise), otherwise);
+}
 
 float Loader::positive_or(std::string_view name, float otherwise) {
     const float value = number_or(name, otherwise);
@@ -73,7 +79,9 @@ float Loader::positive_or(std::string_view name, float otherwise) {
     return value;
 }
 
-bool Loader::boolean_or(std::string_view name, bool otherwise) { return take(file_.boolean_or(key(name), otherwise), otherwise); }
+bool Loader::boolean_or(std::string_view name, bool otherwise) {
+    return take(file_.boolean_or(key(name), otherwise), otherwise);
+}
 
 std::string Loader::string_or(std::string_view name, std::string_view otherwise) {
     return std::string(take(file_.string_or(key(name), otherwise), otherwise));
@@ -97,7 +105,8 @@ void Loader::read_config() {
     config_.context = integer("context_length", 1, kMaxContext);
     config_.heads = per_layer("attention.head_count", 0, kMaxHeads);
     config_.kv_heads = has("attention.head_count_kv") ? per_layer("attention.head_count_kv", 0, kMaxHeads) : config_.heads;
-    const std::vector<int> widths = has("feed_forward_length") ? per_layer("feed_forward_length", 0, kMaxWidth) : std::vector<int>(static_cast<size_t>(config_.layers));
+    const std::vector<int> widths =
+        has("feed_forward_length") ? per_layer("feed_forward_length", 0, kMaxWidth) : std::vector<int>(static_cast<size_t>(config_.layers));
     config_.feed_forward.assign(widths.begin(), widths.end());
     if (!ok()) return;
     for (int i = 0; i < config_.layers; ++i) {
@@ -109,8 +118,8 @@ void Loader::read_config() {
     }
     const int first_heads = config_.heads[0];
     if (!has("attention.key_length") && config_.embedding % first_heads != 0)
-        return refuse(fmt::format("{} = {} does not divide into {} heads, and there is no {}", key("embedding_length"), config_.embedding, first_heads,
-                                  key("attention.key_length")));
+        return refuse(fmt::format("{} = {} does not divide into {} heads, and there is no {}", key("embedding_length"), config_.embedding,
+                                  first_heads, key("attention.key_length")));
     const int64_t width = std::clamp<int64_t>(config_.embedding / first_heads, 1, kMaxHeadWidth);
     config_.k_width = static_cast<int>(integer_or("attention.key_length", width, 1, kMaxHeadWidth));
     config_.v_width = static_cast<int>(integer_or("attention.value_length", width, 1, kMaxHeadWidth));
@@ -119,8 +128,10 @@ void Loader::read_config() {
     config_.experts = static_cast<int>(integer_or("expert_count", 0, 0, kMaxExperts));
     config_.experts_used = static_cast<int>(integer_or("expert_used_count", 0, 0, kMaxExperts));
     if (config_.experts_used > config_.experts)
-        return refuse(fmt::format("{} = {} is more than {} = {}", key("expert_used_count"), config_.experts_used, key("expert_count"), config_.experts));
-    if (config_.experts > 0 && config_.experts_used == 0) return refuse(fmt::format("{} experts, but {} is 0 or missing", config_.experts, key("expert_used_count")));
+        return refuse(
+            fmt::format("{} = {} is more than {} = {}", key("expert_used_count"), config_.experts_used, key("expert_count"), config_.experts));
+    if (config_.experts > 0 && config_.experts_used == 0)
+        return refuse(fmt::format("{} experts, but {} is 0 or missing", config_.experts, key("expert_used_count")));
     const gguf::TensorInfo* table = file_.tensor("token_embd.weight");
     if (table == nullptr) return refuse("tensor 'token_embd.weight' is missing");
     if (table->n_dims != 2 || table->dims[1] > INT32_MAX)
@@ -128,7 +139,9 @@ void Loader::read_config() {
     config_.vocabulary = table->dims[1];
 }
 
-std::string Loader::layer(int i, std::string_view what) { return fmt::format("blk.{}.{}", i, what); }
+std::string Loader::layer(int i, std::string_view what) {
+    return fmt::format("blk.{}.{}", i, what);
+}
 
 const gguf::TensorInfo* Loader::find(const std::string& name, std::initializer_list<int64_t> dims, Need need) {
     if (!ok()) return nullptr;

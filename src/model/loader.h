@@ -23,8 +23,8 @@ struct Config {
     int64_t context = 0;  // trained length
     int64_t embedding = 0;
     int layers = 0;
-    std::vector<int> heads;     // [layers]
-    std::vector<int> kv_heads;  // [layers]; 0: the layer keeps no rows
+    std::vector<int> heads;             // [layers]
+    std::vector<int> kv_heads;          // [layers]; 0: the layer keeps no rows
     std::vector<int64_t> feed_forward;  // [layers]
     int k_width = 0;
     int v_width = 0;
@@ -47,9 +47,9 @@ class Loader {
     [[nodiscard]] const Config& config() const { return config_; }
     [[nodiscard]] bool ok() const { return !failed_; }
     [[nodiscard]] Result<void> status() const;
-    void refuse(std::string message);           // "FILE: message"
-    void drop_last_layers(int64_t count);       // of layers that are in the file but not in the model
-    void use_layer_norm();                      // mean and variance; eps from attention.layer_norm_epsilon
+    void refuse(std::string message);      // "FILE: message"
+    void drop_last_layers(int64_t count);  // of layers that are in the file but not in the model
+    void use_layer_norm();                 // mean and variance; eps from attention.layer_norm_epsilon
 
     // Keys under "ARCHITECTURE.". Requires for ranges: low <= otherwise <= high.
     [[nodiscard]] bool has(std::string_view key) const;
@@ -77,7 +77,7 @@ class Loader {
         Attention::QkNorm qk_norm = Attention::QkNorm::None;
         Need qk_norm_need = Need::Required;
         ops::RopePairing pairing = ops::RopePairing::Neighbours;
-        int rope = 0;  // -1: none
+        int rope = 0;        // -1: none
         float scale = 0.0F;  // 0: one over the root of the key width
         kv::Keep keep;
     };

@@ -45,7 +45,8 @@ RopeConfig Loader::rope(bool with_factors) {
     out.factors = read("rope_freqs.weight");
     out.short_factors = read("rope_factors_short.weight");
     out.long_factors = read("rope_factors_long.weight");
-    if (out.short_factors.empty() != out.long_factors.empty()) refuse("only one of 'rope_factors_short.weight' and 'rope_factors_long.weight' is there; both are needed");
+    if (out.short_factors.empty() != out.long_factors.empty())
+        refuse("only one of 'rope_factors_short.weight' and 'rope_factors_long.weight' is there; both are needed");
     if (!out.long_factors.empty()) out.scaling = RopeConfig::Scaling::LongRope;
     return out;
 }
@@ -70,10 +71,14 @@ Attention Loader::attention(int i, const AttentionSpec& spec) {
     out.out = linear(layer(i, "attn_output"), config_.embedding, static_cast<int64_t>(out.heads) * out.v_width);
     const auto head_norm = [&](const char* name, int heads) {
         switch (spec.qk_norm) {
-            case Attention::QkNorm::None: return NormWeights{};
-            case Attention::QkNorm::PerHead: return norm(layer(i, name), out.k_width, spec.qk_norm_need);
-            case Attention::QkNorm::WholeRow: return norm(layer(i, name), static_cast<int64_t>(heads) * out.k_width, spec.qk_norm_need);
-            case Attention::QkNorm::PerHeadOwn: break;
+            case Attention::QkNorm::None:
+                return NormWeights{};
+            case Attention::QkNorm::PerHead:
+                return norm(layer(i, name), out.k_width, spec.qk_norm_need);
+            case Attention::QkNorm::WholeRow:
+                return norm(layer(i, name), static_cast<int64_t>(heads) * out.k_width, spec.qk_norm_need);
+            case Attention::QkNorm::PerHeadOwn:
+                break;
         }
         NormWeights own;
         own.weight = vector(layer(i, name) + ".weight", {out.k_width, heads}, spec.qk_norm_need);
@@ -83,7 +88,8 @@ Attention Loader::attention(int i, const AttentionSpec& spec) {
     };
     out.q_norm = head_norm("attn_q_norm", out.heads);
     out.k_norm = head_norm("attn_k_norm", out.kv_heads);
-    if (out.q_norm.present() != out.k_norm.present()) refuse(fmt::format("layer {}: only one of 'attn_q_norm' and 'attn_k_norm' is there; both are needed", i));
+    if (out.q_norm.present() != out.k_norm.present())
+        refuse(fmt::format("layer {}: only one of 'attn_q_norm' and 'attn_k_norm' is there; both are needed", i));
     out.qk_norm = out.q_norm.present() ? spec.qk_norm : Attention::QkNorm::None;
     out.rope = spec.rope;
     out.pairing = spec.pairing;
@@ -117,10 +123,17 @@ ops::RouteSpec Loader::route(ops::RouteSpec::Gate gate, bool normalise) {
     out.used = config_.experts_used;
     out.gate = gate;
     switch (integer_or("expert_gating_func", 0, 0, 3)) {
-        case 1: out.gate = ops::RouteSpec::Gate::Softmax; break;
-        case 2: out.gate = ops::RouteSpec::Gate::Sigmoid; break;
-        case 3: out.gate = ops::RouteSpec::Gate::SoftmaxOfChosen; break;
-        default: break;
+        case 1:
+            out.gate = ops::RouteSpec::Gate::Softmax;
+            break;
+        case 2:
+            out.gate = ops::RouteSpec::Gate::Sigmoid;
+            break;
+        case 3:
+            out.gate = ops::RouteSpec::Gate::SoftmaxOfChosen;
+            break;
+        default:
+            break;
     }
     out.normalise = boolean_or("expert_weights_norm", normalise);
     const float scale = number_or("expert_weights_scale", 1.0F);
@@ -130,7 +143,8 @@ ops::RouteSpec Loader::route(ops::RouteSpec::Gate gate, bool normalise) {
     out.groups_used = static_cast<int>(integer_or("expert_group_used_count", out.groups, 0, 4096));
     if (out.groups == 1 || out.groups_used < 1) out.groups_used = out.groups;
     if (ok() && (out.experts % out.groups != 0 || out.groups_used > out.groups || out.used > out.experts / out.groups * out.groups_used))
-        refuse(fmt::format("{} experts in {} groups, {} experts of {} groups used: these do not fit together", out.experts, out.groups, out.used, out.groups_used));
+        refuse(fmt::format("{} experts in {} groups, {} experts of {} groups used: these do not fit together", out.experts, out.groups, out.used,
+                           out.groups_used));
     return out;
 }
 

@@ -20,7 +20,8 @@ Result<std::shared_ptr<const Model>> Model::open(const std::string& path, const 
         CELLAR_TRY(text::VocabularyData data, read_vocabulary(out->file_));
         CELLAR_TRY(out->tokenizer_, text::Tokenizer::make(std::move(data)));
         if (out->tokenizer_->size() > out->config().vocabulary)
-            return fail("{}: the vocabulary has {} tokens, but 'token_embd.weight' has rows for {} only", path, out->tokenizer_->size(), out->config().vocabulary);
+            return fail("{}: the vocabulary has {} tokens, but 'token_embd.weight' has rows for {} only", path, out->tokenizer_->size(),
+                        out->config().vocabulary);
     } else {
         out->why_no_tokenizer_ = fmt::format("{} has no vocabulary; it can be run on token ids only", path);
     }

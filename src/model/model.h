@@ -27,7 +27,6 @@ class Model {
     Model(const Model&) = delete;
     Model& operator=(const Model&) = delete;
 
-
     // Maps the file and checks everything in it. Weights are read from the map when they are first used, or packed now.
     static Result<std::shared_ptr<const Model>> open(const std::string& path, const LoadOptions& options = {});
 

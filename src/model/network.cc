@@ -54,7 +54,8 @@ Result<Network> load_network(const gguf::File& file, Packer* packer) {
         CELLAR_TRY_VOID(in.status());
         return network;
     }
-    return fail(ErrorKind::Unsupported, "{}: architecture '{}' is not supported; supported are {}", file.path(), wanted, fmt::join(supported_architectures(), ", "));
+    return fail(ErrorKind::Unsupported, "{}: architecture '{}' is not supported; supported are {}", file.path(), wanted,
+                fmt::join(supported_architectures(), ", "));
 }
 
 std::vector<std::string_view> supported_architectures() {

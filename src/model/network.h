@@ -24,12 +24,12 @@ struct LayerRows {
 
 struct Network {
     Config config;
-    std::vector<LayerRows> layers;         // [config.layers]
-    std::vector<kv::LayerPlace> places;    // [config.layers], layers with equal rows share a group
+    std::vector<LayerRows> layers;       // [config.layers]
+    std::vector<kv::LayerPlace> places;  // [config.layers], layers with equal rows share a group
     std::vector<RopeConfig> ropes;
     std::function<graph::Ref(graph::Builder&)> build;  // writes the whole step, returns the logits
-    std::deque<std::vector<float>> owned;  // vectors that were converted from the file's types
-    std::vector<std::string> notes;        // things a user may want to know, one line each
+    std::deque<std::vector<float>> owned;              // vectors that were converted from the file's types
+    std::vector<std::string> notes;                    // things a user may want to know, one line each
 };
 
 // Reads the file's architecture; refuses one that is not known, with the list. The file must outlive the network.

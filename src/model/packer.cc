@@ -14,7 +14,9 @@ constexpr size_t kAlign = 64;
 constexpr size_t kPiece = size_t{16} << 20;  // of the file, packed before its pages go back
 constexpr size_t kHugePage = size_t{2} << 20;
 
-size_t aligned(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+size_t aligned(size_t bytes, size_t to) {
+    return (bytes + to - 1) / to * to;
+}
 
 }  // namespace
 
@@ -26,7 +28,9 @@ Result<std::unique_ptr<Packer>> Packer::make(const ops::Ops& ops, const gguf::Fi
         bytes += aligned(ops.packed_bytes(tensor.type, tensor.dims[1], tensor.dims[0]), kAlign) * matrices;
     }
     void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED) return fail(ErrorKind::System, "{}: no address space for {} of packed weights; --no-pack reads the file as it is", file.path(), format_bytes(bytes));
+    if (at == MAP_FAILED)
+        return fail(ErrorKind::System, "{}: no address space for {} of packed weights; --no-pack reads the file as it is", file.path(),
+                    format_bytes(bytes));
     out->base_ = static_cast<std::byte*>(at);
     out->reserved_ = bytes;
     // Every product walks through all of it: fewer, larger pages save look-ups. Small models would only waste memory.

@@ -13,10 +13,14 @@ struct Projected {
 
 Ref normalised(Builder& b, const Attention& part, Ref x, int heads, const NormWeights& weights, std::string_view label) {
     switch (part.qk_norm) {
-        case Attention::QkNorm::None: return x;
-        case Attention::QkNorm::PerHead: return b.head_norm(x, heads, part.k_width, weights, false, label);
-        case Attention::QkNorm::PerHeadOwn: return b.head_norm(x, heads, part.k_width, weights, true, label);
-        case Attention::QkNorm::WholeRow: return b.norm(x, weights, label);
+        case Attention::QkNorm::None:
+            return x;
+        case Attention::QkNorm::PerHead:
+            return b.head_norm(x, heads, part.k_width, weights, false, label);
+        case Attention::QkNorm::PerHeadOwn:
+            return b.head_norm(x, heads, part.k_width, weights, true, label);
+        case Attention::QkNorm::WholeRow:
+            return b.norm(x, weights, label);
     }
     return x;
 }
@@ -55,7 +59,9 @@ Ref build_attention(Builder& b, const Attention& part, const kv::LayerPlace& pla
     return b.linear(seen, part.out, "attn_output");
 }
 
-void build_store_only(Builder& b, const Attention& part, const kv::LayerPlace& place, Ref x) { project(b, part, place, x, false); }
+void build_store_only(Builder& b, const Attention& part, const kv::LayerPlace& place, Ref x) {
+    project(b, part, place, x, false);
+}
 
 Ref build_feed_forward(Builder& b, const FeedForward& part, Ref x, std::string_view label) {
     const auto named = [&](std::string_view what) { return fmt::format("{}_{}", label, what); };

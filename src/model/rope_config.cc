@@ -14,7 +14,9 @@ double pair_of_turns(const RopeConfig& config, double turns) {
     return config.dims * std::log(static_cast<double>(config.original_context) / (turns * 2.0 * std::numbers::pi)) / (2.0 * std::log(config.base));
 }
 
-double growth(double factor, double multiplier) { return factor <= 1.0 ? 1.0 : 0.1 * multiplier * std::log(factor) + 1.0; }
+double growth(double factor, double multiplier) {
+    return factor <= 1.0 ? 1.0 : 0.1 * multiplier * std::log(factor) + 1.0;
+}
 
 }  // namespace
 
@@ -34,16 +36,20 @@ Rope resolve(const RopeConfig& config, int64_t context) {
     if (config.scaling == RopeConfig::Scaling::Yarn) {
         low = std::max(0.0, std::floor(pair_of_turns(config, config.beta_fast)));
         high = std::min(config.dims - 1.0, std::ceil(pair_of_turns(config, config.beta_slow)));
-        rope.magnitude *= config.log_multiplier != 0.0 ? growth(config.factor, 1.0) / growth(config.factor, config.log_multiplier) : growth(config.factor, 1.0);
+        rope.magnitude *=
+            config.log_multiplier != 0.0 ? growth(config.factor, 1.0) / growth(config.factor, config.log_multiplier) : growth(config.factor, 1.0);
     }
     for (int i = 0; i < pairs; ++i) {
         double frequency = std::pow(config.base, -2.0 * i / config.dims);
         if (factors != nullptr) frequency /= static_cast<double>((*factors)[static_cast<size_t>(i)]);
         const double stretched = frequency / config.factor;
         switch (config.scaling) {
-            case RopeConfig::Scaling::None: break;
+            case RopeConfig::Scaling::None:
+                break;
             case RopeConfig::Scaling::Linear:
-            case RopeConfig::Scaling::LongRope: frequency = stretched; break;
+            case RopeConfig::Scaling::LongRope:
+                frequency = stretched;
+                break;
             case RopeConfig::Scaling::Yarn: {
                 const double keep = 1.0 - std::clamp((i - low) / std::max(0.001, high - low), 0.0, 1.0);
                 frequency = stretched * (1.0 - keep) + frequency * keep;

@@ -13,12 +13,12 @@ struct RopeConfig {
     int dims = 0;  // elements of a head that turn, even
     double base = 10000.0;
     Scaling scaling = Scaling::None;
-    double factor = 1.0;           // how many times longer than trained
-    int64_t original_context = 0;  // trained length before stretching
-    double magnitude = 1.0;        // of cos and sin, on top of what the scaling asks for
-    double beta_fast = 32.0;       // Yarn: turns within the original context above which a pair is left alone
-    double beta_slow = 1.0;        //       and below which it is fully stretched
-    double log_multiplier = 0.0;   // Yarn: 0: magnitude grows with log(factor); else the growth is divided by the one of this multiplier
+    double factor = 1.0;               // how many times longer than trained
+    int64_t original_context = 0;      // trained length before stretching
+    double magnitude = 1.0;            // of cos and sin, on top of what the scaling asks for
+    double beta_fast = 32.0;           // Yarn: turns within the original context above which a pair is left alone
+    double beta_slow = 1.0;            //       and below which it is fully stretched
+    double log_multiplier = 0.0;       // Yarn: 0: magnitude grows with log(factor); else the growth is divided by the one of this multiplier
     std::vector<float> factors;        // [dims / 2] or empty: each pair's frequency is divided by it
     std::vector<float> short_factors;  // LongRope: up to the original context
     std::vector<float> long_factors;   // LongRope: beyond it

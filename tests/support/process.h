@@ -14,9 +14,11 @@ struct Outcome {
 };
 
 // stdin is `input`. Environment variables in `environment` are set on top of this process's.
-Outcome run(const std::vector<std::string>& command, const std::string& input = {}, const std::vector<std::pair<std::string, std::string>>& environment = {});
+Outcome run(const std::vector<std::string>& command, const std::string& input = {},
+            const std::vector<std::pair<std::string, std::string>>& environment = {});
 
 // The program that was built beside the tests, with these arguments.
-Outcome cellar(std::vector<std::string> arguments, const std::string& input = {}, const std::vector<std::pair<std::string, std::string>>& environment = {});
+Outcome cellar(std::vector<std::string> arguments, const std::string& input = {},
+               const std::vector<std::pair<std::string, std::string>>& environment = {});
 
 }  // namespace cellar::process

@@ -26,7 +26,9 @@ std::shared_ptr<const model::Model> model(const std::string& recipe) {
     return slot;
 }
 
-std::string shipped_path() { return CELLAR_SOURCE_DIR "/models/cellar-recall.gguf"; }
+std::string shipped_path() {
+    return CELLAR_SOURCE_DIR "/models/cellar-recall.gguf";
+}
 
 std::shared_ptr<const model::Model> shipped() {
     auto opened = model::Model::open(shipped_path());

@@ -28,9 +28,20 @@ struct ArchEntry {
 
 // Sorted by name.
 inline constexpr ArchEntry kArchs[] = {
-    {"bailingmoe2", load_bailingmoe2}, {"gemma", load_gemma},       {"granite", load_granite},   {"llama", load_llama},       {"minimax-m2", load_minimax_m2},
-    {"mistral3", load_mistral3},       {"olmo2", load_olmo2},       {"phi3", load_phi3},         {"qwen2", load_qwen2},       {"qwen3", load_qwen3},
-    {"qwen3moe", load_qwen3moe},       {"smollm3", load_smollm3},   {"stablelm", load_stablelm}, {"starcoder2", load_starcoder2},
+    {"bailingmoe2", load_bailingmoe2},
+    {"gemma", load_gemma},
+    {"granite", load_granite},
+    {"llama", load_llama},
+    {"minimax-m2", load_minimax_m2},
+    {"mistral3", load_mistral3},
+    {"olmo2", load_olmo2},
+    {"phi3", load_phi3},
+    {"qwen2", load_qwen2},
+    {"qwen3", load_qwen3},
+    {"qwen3moe", load_qwen3moe},
+    {"smollm3", load_smollm3},
+    {"stablelm", load_stablelm},
+    {"starcoder2", load_starcoder2},
 };
 
 }  // namespace cellar::model

@@ -22,7 +22,8 @@ Network load_mistral3(Loader& in) {
         block.attention.temperature = temperature;
         block.ffn_norm = in.norm(Loader::layer(i, "ffn_norm"), in.config().embedding);
         if (route.experts > 0) {
-            block.experts = in.gated_experts(i, in.integer_or("expert_feed_forward_length", width, 0, int64_t{1} << 24), route, ops::Activation::Silu);
+            block.experts =
+                in.gated_experts(i, in.integer_or("expert_feed_forward_length", width, 0, int64_t{1} << 24), route, ops::Activation::Silu);
         } else {
             block.ffn = in.gated_feed_forward(i, "", width, ops::Activation::Silu);
         }

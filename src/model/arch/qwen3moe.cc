@@ -16,7 +16,8 @@ Network load_qwen3moe(Loader& in) {
         block.attention = in.attention(i, attention);
         block.ffn_norm = in.norm(Loader::layer(i, "ffn_norm"), in.config().embedding);
         const int64_t otherwise = in.config().feed_forward[static_cast<size_t>(i)] / route.used;
-        block.experts = in.gated_experts(i, in.integer_or("expert_feed_forward_length", otherwise, 0, int64_t{1} << 24), route, ops::Activation::Silu);
+        block.experts =
+            in.gated_experts(i, in.integer_or("expert_feed_forward_length", otherwise, 0, int64_t{1} << 24), route, ops::Activation::Silu);
     }
     const RopeConfig rope = in.rope(false);
     return decoder_network(in, std::move(d), {rope});

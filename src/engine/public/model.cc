@@ -1,0 +1,94 @@
+#include <cellar/model.h>
+
+#include "base/memory.h"
+#include "engine/public/state.h"
+#include "model/cache_plan.h"
+
+namespace cellar::v1 {
+namespace {
+
+ModelInfo describe(const model::Model& model) {
+    const model::Config& config = model.config();
+    ModelInfo info;
+    info.path = model.file().path();
+    info.name = model.display_name();
+    info.architecture = config.architecture;
+    info.layers = config.layers;
+    info.embedding = config.embedding;
+    info.trained_context = config.context;
+    info.vocabulary = config.vocabulary;
+    info.weight_bytes = model.weight_bytes();
+    info.has_text = model.tokenizer() != nullptr;
+    info.has_template = model.chat_template().has_value();
+    if (info.has_text) {
+        info.bos = model.tokenizer()->bos();
+        info.eos = model.tokenizer()->eos();
+    }
+    info.notes = model.network().notes;
+    return info;
+}
+
+cellar::Result<const text::Tokenizer*> words_of(const model::Model& model) {
+    if (model.tokenizer() == nullptr) return fail("{}", model.why_no_tokenizer());
+    return model.tokenizer();
+}
+
+}  // namespace
+
+std::string_view version() { return CELLAR_VERSION; }
+
+Result<Model> Model::open(const std::string& path) {
+    return guarded<Model>([&]() -> cellar::Result<Model> {
+        CELLAR_TRY(auto model, model::Model::open(path));
+        auto state = std::make_shared<State>();
+        state->info = describe(*model);
+        state->model = std::move(model);
+        return Model(std::move(state));
+    });
+}
+
+const ModelInfo& Model::info() const { return state_->info; }
+
+Result<MemoryEstimate> Model::estimate(const EngineOptions& asked) const {
+    return guarded<MemoryEstimate>([&]() -> cellar::Result<MemoryEstimate> {
+        CELLAR_TRY(cellar::EngineOptions options, engine_options(asked));
+        if (options.context == 0) options.context = state_->info.trained_context;
+        CELLAR_TRY(const kv::CacheSpec spec, model::plan_cache(state_->model->network(), options.formats));
+        MemoryEstimate out;
+        out.context = options.context;
+        out.cache_bytes_per_token = spec.bytes_per_token();
+        CELLAR_TRY(out.cache_bytes, cellar::cache_bytes(spec, options.context));
+        out.weight_bytes = state_->info.weight_bytes;
+        // The engine that would be made knows its own workspace; it takes address space only.
+        CELLAR_TRY(const auto engine, cellar::Engine::make(state_->model, options));
+        out.transient_bytes = engine->transient_bytes();
+        out.total_bytes = out.cache_bytes + out.weight_bytes + out.transient_bytes;
+        out.usable_bytes = usable_memory();
+        out.fits = !out.usable_bytes || out.total_bytes <= *out.usable_bytes;
+        return out;
+    });
+}
+
+Result<std::vector<int32_t>> Model::encode(std::string_view text, EncodeOptions options) const {
+    return guarded<std::vector<int32_t>>([&]() -> cellar::Result<std::vector<int32_t>> {
+        CELLAR_TRY(const text::Tokenizer* words, words_of(*state_->model));
+        if (text.size() > INT32_MAX) return fail("a text of {} bytes is too long to be cut into tokens; {} are possible", text.size(), INT32_MAX);
+        return words->encode(text, {options.add_special, options.parse_special});
+    });
+}
+
+Result<std::string> Model::decode(std::span<const int32_t> ids, bool show_special) const {
+    return guarded<std::string>([&]() -> cellar::Result<std::string> {
+        CELLAR_TRY(const text::Tokenizer* words, words_of(*state_->model));
+        for (size_t i = 0; i < ids.size(); ++i)
+            if (ids[i] < 0 || ids[i] >= words->size()) return fail("token {} at position {} is outside the vocabulary of {}", ids[i], i, words->size());
+        return words->decode(std::vector<int32_t>(ids.begin(), ids.end()), show_special);
+    });
+}
+
+bool Model::ends_answer(int32_t id) const {
+    const text::Tokenizer* words = state_->model->tokenizer();
+    return words != nullptr && id >= 0 && id < words->size() && words->is_end_of_generation(id);
+}
+
+}  // namespace cellar::v1
