@@ -24,7 +24,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "kv/bake.h"
+#include "kv/limits.h"
+#include "kv/moves.h"
 #include "kv/seq.h"
 #include "kv/spec.h"
 #include "kv/step.h"
@@ -34,40 +35,6 @@
 namespace cellar::kv {
 
 class Index;
-
-struct CacheLimits {
-    int64_t context = 0;      // most positions of one sequence
-    int64_t cells = 0;        // of each group, rounded up to blocks; 0: as many as one sequence of `context` needs
-    size_t budget_bytes = 0;  // most that ledger_bytes() may reach; 0: no limit but the cells
-    int block = 32;           // cells of a block: 16, 32 or 64
-    int max_seqs = 16;
-    int max_step_tokens = 512;
-    bool poison = false;  // for tests: cells that nobody can see hold NaN
-};
-
-struct GroupStats {
-    int64_t blocks = 0;         // that the pool has
-    int64_t blocks_used = 0;    // handed out, each counted once however many holders it has
-    int64_t blocks_shared = 0;  // of these: with several holders
-    int64_t cells_filled = 0;   // handed out within used blocks
-    size_t block_bytes = 0;     // of one block in all rows, heads and planes
-};
-
-struct CacheStats {
-    std::vector<GroupStats> groups;
-    GroupStats log;           // tokens instead of cells
-    size_t table_bytes = 0;   // fixed by the limits
-    size_t ledger_bytes = 0;  // table_bytes and used blocks times block_bytes, log included
-};
-
-// Where rows went: `len` cells from cell `from` to cell `to`, verbatim, in all planes of the group.
-struct Move {
-    int group = 0;
-    int32_t from = 0;
-    int32_t to = 0;
-    int32_t len = 0;
-    friend bool operator==(const Move&, const Move&) = default;
-};
 
 class Cache {
   public:
@@ -122,7 +89,7 @@ class Cache {
     // Returns the cells; every sequence is as it was before begin.
     void abandon(Step& step);
 
-    // --- bake: plain rows instead of turned ones (bake.h). Full when there is no room for them; the sequence is busy until the end.
+    // --- bake: plain rows instead of turned ones (moves.h). Full when there is no room for them; the sequence is busy until the end.
     Result<void> begin_bake(SeqId id, Bake& bake);
     void commit_bake(Bake& bake);
     void abandon_bake(Bake& bake);
@@ -166,17 +133,5 @@ class Cache {
     int open_bakes_ = 0;
     uint64_t next_serial_ = 1;
 };
-
-// Bytes that sequences of these lengths take, grown one after another in steps of step_tokens (0: max_step_tokens), nothing shared:
-// the ledger, from the code that fills it. `peak` includes the cells that the last steps need before windows slide.
-struct Estimate {
-    std::vector<int64_t> blocks;  // used, per group
-    int64_t log_blocks = 0;
-    size_t table_bytes = 0;
-    size_t ledger_bytes = 0;
-    size_t peak_bytes = 0;
-    bool fits = true;  // false: cells, budget, context or max_seqs do not suffice; the numbers then say what would be needed
-};
-Result<Estimate> estimate(const CacheSpec& spec, const CacheLimits& limits, std::span<const int64_t> lengths, int step_tokens = 0);
 
 }  // namespace cellar::kv

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 
-#include "kv/cache.h"
+#include "kv/limits.h"
 #include "kv/plan.h"
 
 namespace cellar::kv {

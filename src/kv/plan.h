@@ -1,7 +1,8 @@
 #pragma once
 // From what is asked of a cache to the shapes of its stores: what `make` builds and `estimate` counts.
 #include "base/result.h"
-#include "kv/cache.h"
+#include "kv/limits.h"
+#include "kv/seq.h"
 #include "kv/store.h"
 
 namespace cellar::kv {

@@ -1,5 +1,5 @@
 #pragma once
-// Plain rows for a sequence whose runs are turned: the rows are written anew, decoded, rotated and encoded by whoever owns kernels.
+// Moves as data, and plain rows for a sequence whose runs are turned: they are written anew by whoever owns kernels.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,6 +11,15 @@
 namespace cellar::kv {
 
 class Cache;
+
+// Where rows went: `len` cells from cell `from` to cell `to`, verbatim, in all planes of the group.
+struct Move {
+    int group = 0;
+    int32_t from = 0;
+    int32_t to = 0;
+    int32_t len = 0;
+    friend bool operator==(const Move&, const Move&) = default;
+};
 
 // The rows of `len` cells from cell `from`, rotated by `turn` where they carry a rotary position, belong at cell `to`.
 struct TurnedMove {
