@@ -89,9 +89,9 @@ std::string Profile::text() const {
     if (walks_ == 0) return "no steps\n";
     const auto steps = static_cast<double>(walks_);
     std::string out = fmt::format("{} steps, {:.3f} ms each\n", walks_, seconds_ / steps * 1e3);
-    out += fmt::format("{:<12}{:<36}{:>7}{:>10}{:>8}{:>8}{:>8}\n", "op", "what", "calls", "ms", "share", "GB/s", "GOP/s");
+    out += fmt::format("{:<15}{:<36}{:>7}{:>10}{:>8}{:>8}{:>8}\n", "op", "what", "calls", "ms", "share", "GB/s", "GOP/s");
     for (const Line& l : lines()) {
-        out += fmt::format("{:<12}{:<36}{:>7.0f}{:>10.4f}{:>7.1f}%", name(l.op), l.what, static_cast<double>(l.calls) / steps,
+        out += fmt::format("{:<15}{:<36}{:>7.0f}{:>10.4f}{:>7.1f}%", name(l.op), l.what, static_cast<double>(l.calls) / steps,
                            l.seconds / steps * 1e3, 100.0 * l.seconds / seconds_);
         if (l.operations > 0.0) out += fmt::format("{:>8.1f}{:>8.0f}", l.bytes / l.seconds / 1e9, l.operations / l.seconds / 1e9);
         out += '\n';
