@@ -43,7 +43,9 @@ cellar_code tell(const api::Status& status, cellar_error* error) {
     return code;
 }
 
-api::Status missing(const char* what) { return {api::StatusKind::Input, std::string(what) + " is NULL"}; }
+api::Status missing(const char* what) {
+    return {api::StatusKind::Input, std::string(what) + " is NULL"};
+}
 
 // Runs body() -> Status, and whatever it throws is a lack of memory or a bug.
 template <class Body>
@@ -92,9 +94,13 @@ std::optional<Options> known(const Options* given, void (*init)(Options*)) {
     return out;
 }
 
-api::Status not_initialised(const char* init) { return {api::StatusKind::Input, std::string("options have no size: call ") + init + " first"}; }
+api::Status not_initialised(const char* init) {
+    return {api::StatusKind::Input, std::string("options have no size: call ") + init + " first"};
+}
 
-std::string text_or_empty(const char* text) { return text == nullptr ? std::string() : std::string(text); }
+std::string text_or_empty(const char* text) {
+    return text == nullptr ? std::string() : std::string(text);
+}
 
 api::Result<api::EngineOptions> to_options(const cellar_engine_options* given) {
     const auto options = known(given, cellar_engine_options_init);
@@ -117,8 +123,8 @@ api::Result<api::GenerateOptions> to_options(const cellar_generate_options* give
     if (!o) return not_initialised("cellar_generate_options_init");
     if (o->stops == nullptr && o->stops_count > 0) return missing("stops");
     api::GenerateOptions out;
-    out.sampling = {o->temperature,        o->top_k,            o->top_p,             o->min_p,          o->typical_p,
-                    o->repetition_penalty, o->presence_penalty, o->frequency_penalty, o->penalty_last_n, o->seed};
+    out.sampling = {o->temperature,       o->top_k,          o->top_p, o->min_p, o->typical_p, o->repetition_penalty, o->presence_penalty,
+                    o->frequency_penalty, o->penalty_last_n, o->seed};
     out.max_tokens = o->max_tokens;
     for (size_t i = 0; i < o->stops_count; ++i) {
         if (o->stops[i] == nullptr) return missing("a stop string");
@@ -128,8 +134,10 @@ api::Result<api::GenerateOptions> to_options(const cellar_generate_options* give
     out.show_special = o->show_special != 0;
     out.parse_special = o->parse_special != 0;
     void* const user = o->user;
-    if (const auto on_text = o->on_text) out.on_text = [on_text, user](std::string_view text) { return on_text(text.data(), text.size(), user) != 0; };
-    if (const auto on_progress = o->on_progress) out.on_progress = [on_progress, user](int64_t done, int64_t total) { on_progress(done, total, user); };
+    if (const auto on_text = o->on_text)
+        out.on_text = [on_text, user](std::string_view text) { return on_text(text.data(), text.size(), user) != 0; };
+    if (const auto on_progress = o->on_progress)
+        out.on_progress = [on_progress, user](int64_t done, int64_t total) { on_progress(done, total, user); };
     if (o->cancel != nullptr) out.cancel = &o->cancel->on;
     return out;
 }
@@ -153,27 +161,42 @@ void fill(T* options) {
 
 }  // namespace
 
-uint32_t cellar_abi_version(void) { return CELLAR_ABI_VERSION; }
-const char* cellar_version(void) { return api::version().data(); }
+uint32_t cellar_abi_version(void) {
+    return CELLAR_ABI_VERSION;
+}
+const char* cellar_version(void) {
+    return api::version().data();
+}
 
 // --- models
 
-cellar_code cellar_model_open(const char* path, cellar_model** out, cellar_error* error) {
+void cellar_model_options_init(cellar_model_options* options) {
+    const api::ModelOptions defaults;
+    fill(options);
+    options->pack = defaults.pack ? 1 : 0;
+    options->threads = defaults.threads;
+}
+
+cellar_code cellar_model_open(const char* path, const cellar_model_options* given, cellar_model** out, cellar_error* error) {
     return hand_out(out, error, [&]() -> api::Result<api::Model> {
         if (path == nullptr) return missing("path");
-        return api::Model::open(path);
+        const auto options = known(given, cellar_model_options_init);
+        if (!options) return not_initialised("cellar_model_options_init");
+        return api::Model::open(path, {options->pack != 0, options->threads});
     });
 }
 
-void cellar_model_close(cellar_model* model) { delete model; }
+void cellar_model_close(cellar_model* model) {
+    delete model;
+}
 
 cellar_code cellar_model_get_info(const cellar_model* model, cellar_model_info* out, cellar_error* error) {
     return guard(error, [&]() -> api::Status {
         if (model == nullptr) return missing("model");
         if (out == nullptr) return missing("out");
         const api::ModelInfo& info = model->model.info();
-        *out = {info.path.c_str(),     info.name.c_str(), info.architecture.c_str(), info.layers,       info.embedding,        info.trained_context,
-                info.vocabulary,       info.weight_bytes, info.has_text ? 1 : 0,     info.has_template, info.bos.value_or(-1), info.eos.value_or(-1)};
+        *out = {info.path.c_str(), info.name.c_str(), info.architecture.c_str(), info.layers,       info.embedding,        info.trained_context,
+                info.vocabulary,   info.weight_bytes, info.has_text ? 1 : 0,     info.has_template, info.bos.value_or(-1), info.eos.value_or(-1)};
         return {};
     });
 }
@@ -186,14 +209,14 @@ cellar_code cellar_model_estimate(const cellar_model* model, const cellar_engine
         if (!options) return options.status();
         const auto found = model->model.estimate(*options);
         if (!found) return found.status();
-        *out = {found->context,         found->cache_bytes_per_token, found->cache_bytes,               found->weight_bytes,
-                found->transient_bytes, found->total_bytes,           found->usable_bytes.value_or(0), found->fits ? 1 : 0};
+        *out = {found->context,     found->cache_bytes_per_token,    found->cache_bytes, found->weight_bytes, found->transient_bytes,
+                found->total_bytes, found->usable_bytes.value_or(0), found->fits ? 1 : 0};
         return {};
     });
 }
 
-cellar_code cellar_encode(const cellar_model* model, const char* text, size_t length, int add_special, int parse_special, int32_t* out, size_t capacity,
-                          size_t* count, cellar_error* error) {
+cellar_code cellar_encode(const cellar_model* model, const char* text, size_t length, int add_special, int parse_special, int32_t* out,
+                          size_t capacity, size_t* count, cellar_error* error) {
     return guard(error, [&]() -> api::Status {
         if (model == nullptr) return missing("model");
         if (text == nullptr && length > 0) return missing("text");
@@ -203,8 +226,8 @@ cellar_code cellar_encode(const cellar_model* model, const char* text, size_t le
     });
 }
 
-cellar_code cellar_decode(const cellar_model* model, const int32_t* ids, size_t ids_count, int show_special, char* out, size_t capacity, size_t* count,
-                          cellar_error* error) {
+cellar_code cellar_decode(const cellar_model* model, const int32_t* ids, size_t ids_count, int show_special, char* out, size_t capacity,
+                          size_t* count, cellar_error* error) {
     return guard(error, [&]() -> api::Status {
         if (model == nullptr) return missing("model");
         if (ids == nullptr && ids_count > 0) return missing("ids");
@@ -236,7 +259,9 @@ cellar_code cellar_engine_make(const cellar_model* model, const cellar_engine_op
     });
 }
 
-void cellar_engine_close(cellar_engine* engine) { delete engine; }
+void cellar_engine_close(cellar_engine* engine) {
+    delete engine;
+}
 
 cellar_code cellar_engine_get_stats(const cellar_engine* engine, cellar_stats* out, cellar_error* error) {
     return guard(error, [&]() -> api::Status {
@@ -296,7 +321,9 @@ cellar_code cellar_session_open(cellar_engine* engine, const cellar_session_opti
     });
 }
 
-void cellar_session_close(cellar_session* session) { delete session; }
+void cellar_session_close(cellar_session* session) {
+    delete session;
+}
 
 cellar_code cellar_say(cellar_session* session, const char* text, const cellar_generate_options* options, cellar_answer** out, cellar_error* error) {
     return ask(session, options, out, error, [&](api::Session& s, const api::GenerateOptions& o) -> api::Result<api::Answer> {
@@ -305,8 +332,8 @@ cellar_code cellar_say(cellar_session* session, const char* text, const cellar_g
     });
 }
 
-cellar_code cellar_chat(cellar_session* session, const cellar_message* messages, size_t count, const cellar_generate_options* options, cellar_answer** out,
-                        cellar_error* error) {
+cellar_code cellar_chat(cellar_session* session, const cellar_message* messages, size_t count, const cellar_generate_options* options,
+                        cellar_answer** out, cellar_error* error) {
     return ask(session, options, out, error, [&](api::Session& s, const api::GenerateOptions& o) -> api::Result<api::Answer> {
         if (messages == nullptr && count > 0) return missing("messages");
         std::vector<api::Message> inner;
@@ -331,15 +358,16 @@ cellar_code cellar_undo(cellar_session* session, int* undone, cellar_error* erro
     });
 }
 
-cellar_code cellar_generate(cellar_session* session, const char* text, const cellar_generate_options* options, cellar_answer** out, cellar_error* error) {
+cellar_code cellar_generate(cellar_session* session, const char* text, const cellar_generate_options* options, cellar_answer** out,
+                            cellar_error* error) {
     return ask(session, options, out, error, [&](api::Session& s, const api::GenerateOptions& o) -> api::Result<api::Answer> {
         if (text == nullptr) return missing("text");
         return s.generate(text, o);
     });
 }
 
-cellar_code cellar_generate_tokens(cellar_session* session, const int32_t* prompt, size_t count, const cellar_generate_options* options, cellar_answer** out,
-                                   cellar_error* error) {
+cellar_code cellar_generate_tokens(cellar_session* session, const int32_t* prompt, size_t count, const cellar_generate_options* options,
+                                   cellar_answer** out, cellar_error* error) {
     return ask(session, options, out, error, [&](api::Session& s, const api::GenerateOptions& o) -> api::Result<api::Answer> {
         if (prompt == nullptr && count > 0) return missing("prompt");
         return s.generate_tokens({prompt, count}, o);
@@ -356,7 +384,9 @@ cellar_code cellar_append(cellar_session* session, const int32_t* ids, size_t co
     });
 }
 
-int64_t cellar_length(const cellar_session* session) { return session == nullptr ? 0 : session->session.length(); }
+int64_t cellar_length(const cellar_session* session) {
+    return session == nullptr ? 0 : session->session.length();
+}
 
 cellar_code cellar_tokens(const cellar_session* session, int32_t* out, size_t capacity, size_t* count, cellar_error* error) {
     return guard(error, [&]() -> api::Status {
@@ -414,12 +444,18 @@ void cellar_answer_get_info(const cellar_answer* answer, cellar_answer_info* out
     out->seconds_saved = receipt.seconds_saved;
 }
 
-void cellar_answer_free(cellar_answer* answer) { delete answer; }
+void cellar_answer_free(cellar_answer* answer) {
+    delete answer;
+}
 
 // --- stopping
 
-cellar_cancel* cellar_cancel_make(void) { return new (std::nothrow) cellar_cancel; }
+cellar_cancel* cellar_cancel_make(void) {
+    return new (std::nothrow) cellar_cancel;
+}
 void cellar_cancel_set(cellar_cancel* cancel, int on) {
     if (cancel != nullptr) cancel->on.store(on != 0, std::memory_order_relaxed);
 }
-void cellar_cancel_free(cellar_cancel* cancel) { delete cancel; }
+void cellar_cancel_free(cellar_cancel* cancel) {
+    delete cancel;
+}

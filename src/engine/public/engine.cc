@@ -73,8 +73,12 @@ Result<Engine> Engine::make(const Model& model, const EngineOptions& asked) {
     });
 }
 
-const Model& Engine::model() const { return state_->model; }
-const EngineInfo& Engine::info() const { return state_->info; }
+const Model& Engine::model() const {
+    return state_->model;
+}
+const EngineInfo& Engine::info() const {
+    return state_->info;
+}
 
 CacheStats Engine::stats() const {
     const std::lock_guard lock(state_->mutex);

@@ -1,6 +1,9 @@
 #include <cellar/model.h>
 
+#include <algorithm>
+
 #include "base/memory.h"
+#include "base/thread_team.h"
 #include "engine/public/state.h"
 #include "model/cache_plan.h"
 
@@ -33,13 +36,36 @@ cellar::Result<const text::Tokenizer*> words_of(const model::Model& model) {
     return model.tokenizer();
 }
 
+// Sessions that fill the whole room, as long as they can be.
+std::vector<int64_t> full_room(const cellar::EngineOptions& options) {
+    int64_t left = options.cells == 0 ? options.context : options.cells;
+    std::vector<int64_t> lengths;
+    for (; left > 0 && static_cast<int>(lengths.size()) < options.max_seqs; left -= lengths.back())
+        lengths.push_back(std::min(left, options.context));
+    return lengths;
+}
+
+cellar::Result<uint64_t> cache_bytes(const kv::CacheSpec& spec, const cellar::EngineOptions& options) {
+    kv::CacheLimits limits;
+    limits.context = options.context;
+    limits.cells = options.cells;
+    limits.max_seqs = options.max_seqs;
+    limits.max_step_tokens = options.chunk;
+    CELLAR_TRY(const kv::Estimate estimate, kv::estimate(spec, limits, full_room(options)));
+    return estimate.peak_bytes;
+}
+
 }  // namespace
 
-std::string_view version() { return CELLAR_VERSION; }
+std::string_view version() {
+    return CELLAR_VERSION;
+}
 
-Result<Model> Model::open(const std::string& path) {
+Result<Model> Model::open(const std::string& path, const ModelOptions& options) {
     return guarded<Model>([&]() -> cellar::Result<Model> {
-        CELLAR_TRY(auto model, model::Model::open(path));
+        if (options.threads < 0 || options.threads > 1024)
+            return fail("threads is {}, but must lie in [1, 1024], or be 0 for all CPUs", options.threads);
+        CELLAR_TRY(auto model, model::Model::open(path, {options.pack, options.threads == 0 ? usable_cpus() : options.threads}));
         auto state = std::make_shared<State>();
         state->info = describe(*model);
         state->model = std::move(model);
@@ -47,7 +73,9 @@ Result<Model> Model::open(const std::string& path) {
     });
 }
 
-const ModelInfo& Model::info() const { return state_->info; }
+const ModelInfo& Model::info() const {
+    return state_->info;
+}
 
 Result<MemoryEstimate> Model::estimate(const EngineOptions& asked) const {
     return guarded<MemoryEstimate>([&]() -> cellar::Result<MemoryEstimate> {
@@ -57,7 +85,7 @@ Result<MemoryEstimate> Model::estimate(const EngineOptions& asked) const {
         MemoryEstimate out;
         out.context = options.context;
         out.cache_bytes_per_token = spec.bytes_per_token();
-        CELLAR_TRY(out.cache_bytes, cellar::cache_bytes(spec, options.context));
+        CELLAR_TRY(out.cache_bytes, cache_bytes(spec, options));
         out.weight_bytes = state_->info.weight_bytes;
         // The engine that would be made knows its own workspace; it takes address space only.
         CELLAR_TRY(const auto engine, cellar::Engine::make(state_->model, options));
@@ -81,7 +109,8 @@ Result<std::string> Model::decode(std::span<const int32_t> ids, bool show_specia
     return guarded<std::string>([&]() -> cellar::Result<std::string> {
         CELLAR_TRY(const text::Tokenizer* words, words_of(*state_->model));
         for (size_t i = 0; i < ids.size(); ++i)
-            if (ids[i] < 0 || ids[i] >= words->size()) return fail("token {} at position {} is outside the vocabulary of {}", ids[i], i, words->size());
+            if (ids[i] < 0 || ids[i] >= words->size())
+                return fail("token {} at position {} is outside the vocabulary of {}", ids[i], i, words->size());
         return words->decode(std::vector<int32_t>(ids.begin(), ids.end()), show_special);
     });
 }

@@ -18,7 +18,8 @@ Result<T> call(std::shared_ptr<State> state, Access access, Body&& body) {
     const std::lock_guard lock(owner.mutex);
     if (access == Access::Reads) return guarded<T>([&] { return body(*state, *owner.engine); });
     if (owner.running) return Status{StatusKind::Input, "a callback may read, but not change the sessions of the engine that runs it"};
-    if (owner.broken) return Status{StatusKind::System, "the engine was stopped in the middle of a step, by a lack of memory or worse; make a new one"};
+    if (owner.broken)
+        return Status{StatusKind::System, "the engine was stopped in the middle of a step, by a lack of memory or worse; make a new one"};
     owner.running = true;
     bool came_back = false;
     auto result = guarded<T>([&] {
@@ -68,8 +69,8 @@ cellar::Result<cellar::GenerateOptions> to_engine(const GenerateOptions& options
     if (options.max_tokens < -1) return fail("max_tokens is {}, but must be at least 0, or -1 for no limit", options.max_tokens);
     const Sampling& s = options.sampling;
     cellar::GenerateOptions out;
-    out.sampler = {s.temperature,        s.top_k,            s.top_p,             s.min_p,          s.typical_p,
-                   s.repetition_penalty, s.presence_penalty, s.frequency_penalty, s.penalty_last_n, s.seed};
+    out.sampler = {s.temperature,       s.top_k,          s.top_p, s.min_p, s.typical_p, s.repetition_penalty, s.presence_penalty,
+                   s.frequency_penalty, s.penalty_last_n, s.seed};
     out.max_tokens = options.max_tokens;
     out.stops = options.stops;
     out.ignore_end = options.ignore_end;
@@ -142,8 +143,12 @@ cellar::Result<std::vector<float>> append_tokens(cellar::Engine& engine, SeqId s
 
 }  // namespace
 
-std::string_view name(ReuseReason reason) { return cellar::name(static_cast<cellar::Receipt::Reason>(reason)); }
-std::string_view name(StopReason reason) { return cellar::name(static_cast<cellar::StopReason>(reason)); }
+std::string_view name(ReuseReason reason) {
+    return cellar::name(static_cast<cellar::Receipt::Reason>(reason));
+}
+std::string_view name(StopReason reason) {
+    return cellar::name(static_cast<cellar::StopReason>(reason));
+}
 
 Session::State::~State() {
     const std::lock_guard lock(engine->mutex);
@@ -177,7 +182,8 @@ Result<Answer> Session::again(const GenerateOptions& options) {
 }
 
 Result<bool> Session::undo() {
-    return call<bool>(state_, Access::Changes, [](State& self, cellar::Engine&) -> cellar::Result<bool> { return self.chat != nullptr && self.chat->undo(); });
+    return call<bool>(state_, Access::Changes,
+                      [](State& self, cellar::Engine&) -> cellar::Result<bool> { return self.chat != nullptr && self.chat->undo(); });
 }
 
 Result<std::vector<Message>> Session::messages() const {
@@ -195,7 +201,8 @@ Result<Answer> Session::generate(std::string_view prompt, const GenerateOptions&
     return answer(state_, options, [&](State& self, cellar::Engine& engine, const auto&... rest) -> cellar::Result<cellar::Answer> {
         const text::Tokenizer* words = engine.model().tokenizer();
         if (words == nullptr) return fail("{}", engine.model().why_no_tokenizer());
-        if (prompt.size() > INT32_MAX) return fail("a prompt of {} bytes is too long to be cut into tokens; {} are possible", prompt.size(), INT32_MAX);
+        if (prompt.size() > INT32_MAX)
+            return fail("a prompt of {} bytes is too long to be cut into tokens; {} are possible", prompt.size(), INT32_MAX);
         return cellar::generate(engine, self.seq, words->encode(prompt, {true, options.parse_special}), rest...);
     });
 }
@@ -206,7 +213,8 @@ Result<Answer> Session::generate_tokens(std::span<const int32_t> prompt, const G
 }
 
 Result<std::vector<float>> Session::append(std::span<const int32_t> ids) {
-    return call<std::vector<float>>(state_, Access::Changes, [&](State& self, cellar::Engine& engine) { return append_tokens(engine, self.seq, ids); });
+    return call<std::vector<float>>(state_, Access::Changes,
+                                    [&](State& self, cellar::Engine& engine) { return append_tokens(engine, self.seq, ids); });
 }
 
 int64_t Session::length() const {

@@ -9,13 +9,20 @@ namespace cellar::v1 {
 
 std::string_view name(StatusKind kind) {
     switch (kind) {
-        case StatusKind::Ok: return "ok";
-        case StatusKind::Input: return "input";
-        case StatusKind::Unsupported: return "unsupported";
-        case StatusKind::Full: return "full";
-        case StatusKind::System: return "system";
-        case StatusKind::Cancelled: return "cancelled";
-        case StatusKind::Internal: return "internal";
+        case StatusKind::Ok:
+            return "ok";
+        case StatusKind::Input:
+            return "input";
+        case StatusKind::Unsupported:
+            return "unsupported";
+        case StatusKind::Full:
+            return "full";
+        case StatusKind::System:
+            return "system";
+        case StatusKind::Cancelled:
+            return "cancelled";
+        case StatusKind::Internal:
+            return "internal";
     }
     return "?";
 }
@@ -27,11 +34,16 @@ void value_of_failure(const Status& status) {
 
 Status to_status(const Error& error) {
     switch (error.kind) {
-        case ErrorKind::Input: return {StatusKind::Input, error.message};
-        case ErrorKind::Unsupported: return {StatusKind::Unsupported, error.message};
-        case ErrorKind::Full: return {StatusKind::Full, error.message};
-        case ErrorKind::System: return {StatusKind::System, error.message};
-        case ErrorKind::Cancelled: return {StatusKind::Cancelled, error.message};
+        case ErrorKind::Input:
+            return {StatusKind::Input, error.message};
+        case ErrorKind::Unsupported:
+            return {StatusKind::Unsupported, error.message};
+        case ErrorKind::Full:
+            return {StatusKind::Full, error.message};
+        case ErrorKind::System:
+            return {StatusKind::System, error.message};
+        case ErrorKind::Cancelled:
+            return {StatusKind::Cancelled, error.message};
     }
     return {StatusKind::Internal, error.message};
 }
