@@ -32,7 +32,7 @@ struct Rows {
 };
 
 HWY_INLINE void fetch(const std::byte* at) {
-    __builtin_prefetch(at);
+    __builtin_prefetch(at, 0, 1);
 }
 
 #if HWY_TARGET != HWY_SCALAR
