@@ -80,6 +80,9 @@ class Cache {
     // done, where a window or chunk would then have to reach back to rows that it let go.
     Result<void> remove_and_shift(SeqId id, Interval positions);
 
+    // For readers of stored rows: rows of a group from position `from` on were written at rotary positions lower by `by` than the log says.
+    void turn_rows(SeqId id, int group, int32_t from, int32_t by);
+
     // --- steps
     // Reserves cells for all appends, in this order, or for none. Each sequence at most once, each append at least one token.
     // Full: the context, the cells or the budget do not suffice; the message has the numbers.

@@ -194,6 +194,19 @@ void RunList::shift(int32_t from, int32_t by, int32_t turn) {
     }
 }
 
+void RunList::turn(int32_t from, int32_t by) {
+    if (by == 0) return;
+    auto run = std::upper_bound(runs_.begin(), runs_.end(), from, [](int32_t p, const Run& r) { return p < r.end(); });
+    if (run == runs_.end()) return;
+    if (run->pos < from) {
+        const int32_t head = from - run->pos;
+        const Run tail{from, run->cell + head, run->len - head, run->turn};
+        run->len = head;
+        run = runs_.insert(run + 1, tail);
+    }
+    shift(run->pos, 0, by);
+}
+
 void RunList::share(Store& store, std::span<const Run> runs, int32_t n) {
     CHECK(runs_.empty() && held_.empty());
     bool sorted = true;

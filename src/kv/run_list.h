@@ -34,6 +34,8 @@ class RunList {
     void remove(Store& store, Interval positions);
     // Adds `by` to the position and `turn` to the turn of all runs from position `from` on. Requires: no run reaches over `from`.
     void shift(int32_t from, int32_t by, int32_t turn);
+    // Adds `by` to the turn of all positions from `from` on, also within a run.
+    void turn(int32_t from, int32_t by);
     // Shares what `runs` have of positions [0, n). Requires: empty(); the runs are of this store, in order, and held by somebody.
     void share(Store& store, std::span<const Run> runs, int32_t n);
     void clear(Store& store) { remove(store, {0, INT32_MAX}); }

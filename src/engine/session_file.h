@@ -1,0 +1,112 @@
+#pragma once
+// A session file: a log of checksummed sections. Each save appends what is new and ends with a commit that names the sections that are alive, so a
+// crash at any instant leaves the state before or the state after. docs/file.md describes every byte.
+//
+//   header | section | section | ... | commit | section | ... | commit
+//
+// Reading takes the last commit whose sections all verify, before anything is handed out. A file that could not be read is never written to.
+//
+// Thread rule: one thread. The file is locked while it is open: a second process is refused.
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace cellar {
+
+enum class SectionKind : uint32_t { Model = 1, Piece = 2, Host = 3, Branches = 4, Commit = 5 };
+
+struct Section {
+    SectionKind kind{};
+    uint64_t id = 0;
+    uint64_t offset = 0;  // of its header
+    uint64_t length = 0;  // of its content
+    uint64_t checksum = 0;
+};
+
+// For tests: called before each write of so many bytes and each sync (0 bytes). Returns how many bytes really go out, then an error number
+// that the call fails with, 0 for none.
+struct Fault {
+    size_t allowed = SIZE_MAX;
+    int error = 0;
+};
+using FaultHook = std::function<Fault(size_t bytes)>;
+
+class SessionFile {
+  public:
+    // Opens an existing file, or prepares a new one that appears with the first save. Refuses a file that is locked, is no session file, is of
+    // an unknown version, has no commit that verifies, or is a link that belongs to somebody else.
+    static Result<std::unique_ptr<SessionFile>> open(const std::string& path);
+    ~SessionFile();
+    SessionFile(const SessionFile&) = delete;
+    SessionFile& operator=(const SessionFile&) = delete;
+
+    [[nodiscard]] const std::string& path() const { return path_; }
+    [[nodiscard]] bool is_new() const { return !exists_; }
+    // The sections that are alive, by id.
+    [[nodiscard]] const std::map<uint64_t, Section>& sections() const { return sections_; }
+    // Content of a section that is alive, verified. Valid until the next save.
+    [[nodiscard]] std::span<const std::byte> content(uint64_t id) const;
+    [[nodiscard]] uint64_t file_bytes() const { return end_; }
+    [[nodiscard]] uint64_t dead_bytes() const;
+    [[nodiscard]] uint64_t saves() const { return saves_; }
+
+    // One save: sections are added, then commit() makes them the state. Without commit, or when anything fails, the file keeps its state.
+    class Save {
+      public:
+        // Writes a section; its content comes through the sink, exactly `length` bytes of it. Returns its id.
+        using Sink = std::function<Result<void>(std::span<const std::byte>)>;
+        Result<uint64_t> add(SectionKind kind, uint64_t length, const std::function<Result<void>(const Sink&)>& write);
+        Result<uint64_t> add(SectionKind kind, std::span<const std::byte> content);
+        ~Save();
+        Save(const Save&) = delete;
+        Save& operator=(const Save&) = delete;
+        // The state from now on: these sections, old or new.
+        Result<void> commit(std::span<const uint64_t> alive);
+
+      private:
+        friend class SessionFile;
+        explicit Save(SessionFile& file) : file_(file), end_(file.end_), next_id_(file.next_id_) {}
+        SessionFile& file_;
+        uint64_t end_;
+        uint64_t next_id_;
+        std::map<uint64_t, Section> added_;
+        std::optional<Error> failed_;
+        std::string temporary_;  // of a file that has no name of its own yet
+    };
+    Save begin() { return Save(*this); }
+
+    // Writes the file anew without its dead sections: to a temporary file beside it, synced, then renamed.
+    Result<void> rewrite();
+
+    void set_fault_hook(FaultHook hook) { fault_ = std::move(hook); }
+
+  private:
+    explicit SessionFile(std::string path) : path_(std::move(path)) {}
+    Result<void> read();
+    Result<void> map();
+    void unmap();
+    Result<int> create_beside(std::string& name) const;
+    Result<void> write_at(int fd, uint64_t offset, std::span<const std::byte> bytes) const;
+    Result<void> sync(int fd) const;
+    Result<void> publish(int fd, const std::string& temporary);
+
+    std::string path_;
+    int fd_ = -1;
+    bool exists_ = false;
+    uint64_t end_ = 0;  // behind the last commit
+    uint64_t next_id_ = 1;
+    uint64_t saves_ = 0;
+    std::map<uint64_t, Section> sections_;
+    const std::byte* map_ = nullptr;
+    size_t mapped_ = 0;
+    FaultHook fault_;
+};
+
+}  // namespace cellar
