@@ -26,10 +26,7 @@ Value no_element(Heap& heap, const Value& object, const Value& key) {
 bool own_attribute(Heap& heap, const Value& object, std::string_view name, Value& out) {
     // What starts with two underscores is the inside of Python's objects, and methods that change their object are for no template.
     if (name.starts_with("__") || changes_object(object.kind(), name)) {
-        Ref<Undefined> refused(heap.make<Undefined>(
-            fmt::format("access to attribute '{}' of '{}' object is unsafe.", shortened(name), type_name(object))));
-        refused->refused = true;
-        out = refused.value();
+        out = heap.undefined(fmt::format("access to attribute '{}' of '{}' object is unsafe.", shortened(name), type_name(object)));
         return true;
     }
     if (object.has_object() && object.object()->attribute(name, out)) return true;

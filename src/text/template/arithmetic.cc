@@ -11,7 +11,9 @@ namespace {
 
 constexpr std::array<std::string_view, 7> signs = {"+", "-", "*", "/", "//", "%", "**"};
 
-[[noreturn]] void overflow(Sign sign) { raise("integer result of '{}' does not fit into 64 bits", signs[static_cast<std::size_t>(sign)]); }
+[[noreturn]] void overflow(Sign sign) {
+    raise("integer result of '{}' does not fit into 64 bits", signs[static_cast<std::size_t>(sign)]);
+}
 
 std::int64_t to_int(const Value& v) {
     if (v.is(Kind::Huge)) raise("{} is beyond 64-bit integers, which is all that can be computed with", v.as_huge());
@@ -95,7 +97,8 @@ Value on_doubles(Sign sign, double a, double b) {
             return Value::real(remainder_of(a, b));
         case Sign::Power: {
             if (a == 0 && b < 0) raise("0.0 cannot be raised to a negative power");
-            if (a < 0 && std::isfinite(a) && std::isfinite(b) && b != std::floor(b)) raise("a negative number cannot be raised to a fractional power");
+            if (a < 0 && std::isfinite(a) && std::isfinite(b) && b != std::floor(b))
+                raise("a negative number cannot be raised to a fractional power");
             const double result = std::pow(a, b);
             if (std::isinf(result) && std::isfinite(a) && std::isfinite(b)) raise("the result of '**' is too large");
             return Value::real(result);

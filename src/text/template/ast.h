@@ -147,6 +147,8 @@ struct Applied : Expr {  // Filter and Test
 
 enum class StatementKind : std::uint8_t { Text, Print, If, For, Set, SetBlock, Macro, CallBlock, FilterBlock, With, Break, Continue };
 
+using Hidden = std::vector<Symbol>;  // what a block finds undefined when it begins (scopes.h)
+
 struct Statement {
     Statement(StatementKind k, std::uint32_t l) : kind(k), line(l) {}
     virtual ~Statement() = default;
@@ -186,6 +188,7 @@ struct For : Statement {
     ExprPtr condition;  // null when not written
     bool recursive = false;
     Body body, otherwise;
+    Hidden hidden, hidden_otherwise;
 };
 
 struct Set : Statement {
@@ -199,6 +202,7 @@ struct SetBlock : Statement {
     Target target;
     ExprPtr filter;  // null when not written
     Body body;
+    Hidden hidden;
 };
 
 struct Macro : Statement {
@@ -209,6 +213,7 @@ struct Macro : Statement {
     // Whether the body speaks of them; a macro that does not takes no surplus arguments.
     bool uses_varargs = false, uses_kwargs = false, uses_caller = false;
     Body body;
+    Hidden hidden;
 };
 
 struct CallBlock : Statement {
@@ -221,12 +226,14 @@ struct FilterBlock : Statement {
     explicit FilterBlock(std::uint32_t l) : Statement(StatementKind::FilterBlock, l) {}
     ExprPtr filter;
     Body body;
+    Hidden hidden;
 };
 
 struct With : Statement {  // also {% generation %}, which has no variables
     explicit With(std::uint32_t l) : Statement(StatementKind::With, l) {}
     std::vector<std::pair<Target, ExprPtr>> variables;
     Body body;
+    Hidden hidden;
 };
 
 struct Program {
@@ -234,6 +241,7 @@ struct Program {
     std::vector<std::string> names;
     Symbol loop = 0, caller = 0, varargs = 0, kwargs = 0;  // names that the language itself gives
     Body body;
+    Hidden hidden;
 };
 
 }  // namespace cellar::jinja

@@ -41,8 +41,7 @@ Signature read_signature(std::string_view parameters) {
 void bind(const Builtin& builtin, Args& args) {
     const Signature signature = read_signature(builtin.parameters);
     const std::size_t count = signature.names.size();
-    if (args.given.size() > count && !signature.more)
-        raise("{}() takes at most {} argument(s), {} given", builtin.name, count, args.given.size());
+    if (args.given.size() > count && !signature.more) raise("{}() takes at most {} argument(s), {} given", builtin.name, count, args.given.size());
     while (args.given.size() < count) args.given.push_back(Value::missing());
     std::vector<std::pair<std::string, Value>> left;
     for (auto& [name, value] : args.named) {
@@ -117,8 +116,12 @@ std::string_view text_arg(const Args& args, std::size_t i, std::string_view name
     return value->text();
 }
 
-const Builtin* find_test(std::string_view name) { return find_in(tests(), name); }
-const Builtin* find_global(std::string_view name) { return find_in(globals(), name); }
+const Builtin* find_test(std::string_view name) {
+    return find_in(tests(), name);
+}
+const Builtin* find_global(std::string_view name) {
+    return find_in(globals(), name);
+}
 
 const Builtin* find_method(Kind kind, std::string_view name) {
     switch (kind) {
@@ -127,9 +130,10 @@ const Builtin* find_method(Kind kind, std::string_view name) {
         case Kind::Dict:
             return find_in(dict_methods(), name);
         case Kind::List:
+            return find_in(list_methods(), name);
         case Kind::Tuple:
         case Kind::Range:
-            return find_in(list_methods(), name);
+            return find_in(list_methods().first(2), name);
         case Kind::Cycler:
             return find_in(cycler_methods(), name);
         case Kind::Loop:

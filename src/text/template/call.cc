@@ -42,7 +42,7 @@ Value Interpreter::call(const Value& callee, Args args) {
 
 Value Interpreter::call_macro(const MacroValue& value, Args args) {
     const Macro& macro = *value.macro;
-    const Ref<Scope> locals = inner(value.scope);
+    const Ref<Scope> locals = inner(value.scope, macro.hidden);
     bind_surplus(macro, args, *locals);
     bind_parameters(macro, args, *locals);
     Flow flow = Flow::Normal;
@@ -50,6 +50,9 @@ Value Interpreter::call_macro(const MacroValue& value, Args args) {
 }
 
 void Interpreter::bind_parameters(const Macro& macro, Args& args, Scope& locals) {
+    // A default that names a parameter means that parameter, given or not, and never a variable around the macro.
+    for (const auto& [symbol, otherwise] : macro.parameters)
+        locals.set(symbol, heap_.undefined(fmt::format("parameter '{}' was not provided", shortened(program_.names[symbol]))));
     for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
         const auto& [symbol, otherwise] = macro.parameters[i];
         const std::string& name = program_.names[symbol];
@@ -62,8 +65,6 @@ void Interpreter::bind_parameters(const Macro& macro, Args& args, Scope& locals)
         } else if (otherwise) {
             // A default is evaluated at each call and sees the parameters before it.
             locals.set(symbol, eval(*otherwise, locals));
-        } else {
-            locals.set(symbol, heap_.undefined(fmt::format("parameter '{}' was not provided", shortened(name))));
         }
     }
 }
@@ -74,8 +75,7 @@ void Interpreter::bind_surplus(const Macro& macro, Args& args, Scope& locals) {
     auto is_parameter = [&](const std::string& name) {
         return std::any_of(macro.parameters.begin(), macro.parameters.end(), [&](const auto& p) { return program_.names[p.first] == name; });
     };
-    if (args.given.size() > count && !macro.uses_varargs)
-        raise("macro '{}' takes not more than {} argument(s)", shortened(macro.name), count);
+    if (args.given.size() > count && !macro.uses_varargs) raise("macro '{}' takes not more than {} argument(s)", shortened(macro.name), count);
     Value caller = heap_.undefined("No caller defined");
     Ref<Dict> kwargs(heap_.make<Dict>());
     for (const auto& [name, value] : args.named) {
@@ -198,6 +198,8 @@ constexpr Builtin table[] = {
 
 }  // namespace
 
-std::span<const Builtin> loop_methods() { return table; }
+std::span<const Builtin> loop_methods() {
+    return table;
+}
 
 }  // namespace cellar::jinja

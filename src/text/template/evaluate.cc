@@ -68,14 +68,18 @@ Value Interpreter::eval_literal(const Literal& node) {
 }
 
 Value Interpreter::eval_variable(const Variable& node, Scope& scope) {
-    if (const Value* value = scope.find(node.symbol)) return *value;
-    Value& given = variables_[node.symbol];
-    if (!given.is(Kind::Missing)) return given;
     const std::string& name = program_.names[node.symbol];
-    const Builtin* global = find_global(name);
-    if (global == nullptr) return heap_.undefined(fmt::format("'{}' is undefined", shortened(name)));
-    given = Value(heap_.make<Function>(global));
-    return given;
+    if (const Value* value = scope.find(node.symbol)) {
+        if (!value->is(Kind::Undefined) || value->has_object()) return *value;
+    } else {
+        Value& given = variables_[node.symbol];
+        if (!given.is(Kind::Missing)) return given;
+        if (const Builtin* global = find_global(name)) {
+            given = Value(heap_.make<Function>(global));
+            return given;
+        }
+    }
+    return heap_.undefined(fmt::format("'{}' is undefined", shortened(name)));
 }
 
 Value Interpreter::eval_sequence(const Sequence& node, Scope& scope) {

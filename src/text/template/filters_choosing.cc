@@ -67,10 +67,18 @@ Value choose(Runtime& rt, const Value& self, const Args& args, bool by_attribute
     return out.value();
 }
 
-Value filter_select(Runtime& rt, const Value& self, Args& args) { return choose(rt, self, args, false, true); }
-Value filter_reject(Runtime& rt, const Value& self, Args& args) { return choose(rt, self, args, false, false); }
-Value filter_selectattr(Runtime& rt, const Value& self, Args& args) { return choose(rt, self, args, true, true); }
-Value filter_rejectattr(Runtime& rt, const Value& self, Args& args) { return choose(rt, self, args, true, false); }
+Value filter_select(Runtime& rt, const Value& self, Args& args) {
+    return choose(rt, self, args, false, true);
+}
+Value filter_reject(Runtime& rt, const Value& self, Args& args) {
+    return choose(rt, self, args, false, false);
+}
+Value filter_selectattr(Runtime& rt, const Value& self, Args& args) {
+    return choose(rt, self, args, true, true);
+}
+Value filter_rejectattr(Runtime& rt, const Value& self, Args& args) {
+    return choose(rt, self, args, true, false);
+}
 
 constexpr Builtin table[] = {
     {"map", "* **", filter_map},
@@ -82,6 +90,8 @@ constexpr Builtin table[] = {
 
 }  // namespace
 
-std::span<const Builtin> choosing_filters() { return table; }
+std::span<const Builtin> choosing_filters() {
+    return table;
+}
 
 }  // namespace cellar::jinja

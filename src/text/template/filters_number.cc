@@ -18,8 +18,9 @@ Value filter_int(Runtime& rt, const Value& self, Args& args) {
     if (self.is(Kind::Float)) return std::isnan(self.as_real()) ? otherwise : Value::integer(truncated(self.as_real()));
     if (!self.is(Kind::String)) return otherwise;
     rt.budget.work(self.text().size() * 8);
-    if (const auto whole = parse_integer(self.text(), base)) return Value::integer(*whole);
-    // "42.9" is read as a float first.
+    // A base that does not exist finds no integer either, and then the text is read as a float, like "42.9".
+    const bool base_exists = base == 0 || (base >= 2 && base <= 36);
+    if (const auto whole = base_exists ? parse_integer(self.text(), base) : std::nullopt) return Value::integer(*whole);
     const auto real = parse_float(self.text());
     return !real || std::isnan(*real) ? otherwise : Value::integer(truncated(*real));
 }
@@ -91,6 +92,8 @@ constexpr Builtin table[] = {
 
 }  // namespace
 
-std::span<const Builtin> number_filters() { return table; }
+std::span<const Builtin> number_filters() {
+    return table;
+}
 
 }  // namespace cellar::jinja

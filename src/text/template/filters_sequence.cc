@@ -38,7 +38,9 @@ Value filter_last(Runtime& rt, const Value& self, Args&) {
     return to_list(rt.heap, self).items().back();
 }
 
-Value filter_list(Runtime& rt, const Value& self, Args&) { return to_list(rt.heap, self); }
+Value filter_list(Runtime& rt, const Value& self, Args&) {
+    return to_list(rt.heap, self);
+}
 
 Value filter_join(Runtime& rt, const Value& self, Args& args) {
     const Value separator = args.at(0) == nullptr ? rt.heap.string("") : to_text(rt.heap, *args.at(0));
@@ -102,9 +104,8 @@ struct Keyed {
 };
 
 Value sorted(Runtime& rt, std::vector<Keyed> items, bool backwards) {
-    std::stable_sort(items.begin(), items.end(), [&](const Keyed& a, const Keyed& b) {
-        return compare(rt.budget, backwards ? b.key : a.key, backwards ? a.key : b.key) == -1;
-    });
+    std::stable_sort(items.begin(), items.end(),
+                     [&](const Keyed& a, const Keyed& b) { return compare(rt.budget, backwards ? b.key : a.key, backwards ? a.key : b.key) == -1; });
     Ref<List> list(rt.heap.make<List>(Kind::List));
     for (auto& [key, item] : items) list->push(std::move(item));
     return list.value();
@@ -246,8 +247,12 @@ Value extreme(Runtime& rt, const Value& self, const Args& args, int wanted) {
     return best;
 }
 
-Value filter_min(Runtime& rt, const Value& self, Args& args) { return extreme(rt, self, args, -1); }
-Value filter_max(Runtime& rt, const Value& self, Args& args) { return extreme(rt, self, args, 1); }
+Value filter_min(Runtime& rt, const Value& self, Args& args) {
+    return extreme(rt, self, args, -1);
+}
+Value filter_max(Runtime& rt, const Value& self, Args& args) {
+    return extreme(rt, self, args, 1);
+}
 
 Value filter_sum(Runtime& rt, const Value& self, Args& args) {
     Value total = args.at(1) == nullptr ? Value::integer(0) : *args.at(1);
@@ -294,6 +299,8 @@ constexpr Builtin table[] = {
 
 }  // namespace
 
-std::span<const Builtin> sequence_filters() { return table; }
+std::span<const Builtin> sequence_filters() {
+    return table;
+}
 
 }  // namespace cellar::jinja

@@ -20,9 +20,15 @@ Value filter_trim(Runtime& rt, const Value& self, Args& args) {
     return strip(rt.heap, text, chars == nullptr ? Value() : *chars, true, true);
 }
 
-Value filter_upper(Runtime& rt, const Value& self, Args&) { return upper(rt.heap, to_text(rt.heap, self)); }
-Value filter_lower(Runtime& rt, const Value& self, Args&) { return lower(rt.heap, to_text(rt.heap, self)); }
-Value filter_capitalize(Runtime& rt, const Value& self, Args&) { return capitalize(rt.heap, to_text(rt.heap, self)); }
+Value filter_upper(Runtime& rt, const Value& self, Args&) {
+    return upper(rt.heap, to_text(rt.heap, self));
+}
+Value filter_lower(Runtime& rt, const Value& self, Args&) {
+    return lower(rt.heap, to_text(rt.heap, self));
+}
+Value filter_capitalize(Runtime& rt, const Value& self, Args&) {
+    return capitalize(rt.heap, to_text(rt.heap, self));
+}
 
 // Not str.title: words begin after spaces, hyphens and opening brackets only, so "don't" stays one word.
 Value filter_title(Runtime& rt, const Value& self, Args&) {
@@ -42,8 +48,12 @@ Value filter_title(Runtime& rt, const Value& self, Args&) {
     return out.finish(is_markup(value));
 }
 
-Value filter_string(Runtime& rt, const Value& self, Args&) { return to_text(rt.heap, self); }
-Value filter_escape(Runtime& rt, const Value& self, Args&) { return escape(rt.heap, self); }
+Value filter_string(Runtime& rt, const Value& self, Args&) {
+    return to_text(rt.heap, self);
+}
+Value filter_escape(Runtime& rt, const Value& self, Args&) {
+    return escape(rt.heap, self);
+}
 
 Value filter_force_escape(Runtime& rt, const Value& self, Args&) {
     const Value text = to_text(rt.heap, self);
@@ -52,7 +62,9 @@ Value filter_force_escape(Runtime& rt, const Value& self, Args&) {
     return out.finish(true);
 }
 
-Value filter_safe(Runtime& rt, const Value& self, Args&) { return rt.heap.string(to_text(rt.heap, self).text(), true); }
+Value filter_safe(Runtime& rt, const Value& self, Args&) {
+    return rt.heap.string(to_text(rt.heap, self).text(), true);
+}
 
 Value filter_replace(Runtime& rt, const Value& self, Args& args) {
     const Value text = to_text(rt.heap, self), from = to_text(rt.heap, args.given[0]), to = to_text(rt.heap, args.given[1]);
@@ -61,8 +73,9 @@ Value filter_replace(Runtime& rt, const Value& self, Args& args) {
     return replace(rt.heap, rt.heap.string(text.text()), from.text(), to.text(), all ? -1 : int_arg(args, 2, "count", -1));
 }
 
-Value filter_indent(Runtime& rt, const Value& self, Args& args) {
-    const Value text = to_text(rt.heap, self);
+Value filter_indent(Runtime& rt, const Value& text, Args& args) {
+    if (text.is(Kind::Undefined)) raise_undefined(text);
+    if (!text.is(Kind::String)) raise("indent expects text, not {}", type_name(text));
     const Value* width = args.at(0);
     std::string indentation;
     if (width != nullptr && width->is(Kind::String)) {
@@ -93,8 +106,7 @@ Value filter_indent(Runtime& rt, const Value& self, Args& args) {
     return out.finish(is_markup(text));
 }
 
-Value filter_truncate(Runtime& rt, const Value& self, Args& args) {
-    const Value text = to_text(rt.heap, self);
+Value filter_truncate(Runtime& rt, const Value& text, Args& args) {
     const std::int64_t length = int_arg(args, 0, "length", 255);
     const bool kill_words = bool_arg(args, 1, false);
     const Value end = args.at(2) == nullptr ? rt.heap.string("...") : to_text(rt.heap, *args.at(2));
@@ -102,7 +114,10 @@ Value filter_truncate(Runtime& rt, const Value& self, Args& args) {
     const std::int64_t end_length = *length_of(end);
     if (length < end_length) raise("truncate() expects a length of at least {}, got {}", end_length, length);
     if (leeway < 0) raise("truncate() expects a leeway of at least 0, got {}", leeway);
-    if (*length_of(text) - leeway <= length) return text;
+    const auto size = length_of(text);
+    if (!size) raise("object of type '{}' has no len()", type_name(text));
+    if (*size - leeway <= length) return text;
+    if (!text.is(Kind::String)) raise("truncate expects text, not {}", type_name(text));
     std::string_view kept = std::string_view(text.text()).substr(0, offset_of(text.text(), static_cast<std::size_t>(length - end_length)));
     if (!kill_words) kept = kept.substr(0, std::min(kept.rfind(' '), kept.size()));
     return add_texts(rt.heap, rt.heap.string(std::string(kept), is_markup(text)), end);
@@ -235,6 +250,8 @@ constexpr Builtin table[] = {
 
 }  // namespace
 
-std::span<const Builtin> text_filters() { return table; }
+std::span<const Builtin> text_filters() {
+    return table;
+}
 
 }  // namespace cellar::jinja

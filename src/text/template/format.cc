@@ -26,7 +26,8 @@ class PercentFormatter {
             rest_.remove_prefix(plain);
             if (!rest_.empty()) conversion();
         }
-        const bool mapping = values_.is(Kind::Dict);
+        // What can be subscripted counts as a mapping, which need not be used up; that includes lists.
+        const bool mapping = values_.is(Kind::Dict) || values_.is(Kind::List) || values_.is(Kind::Range) || values_.is(Kind::Undefined);
         if (!mapping && used_ < (values_.is(Kind::Tuple) ? values_.items().size() : 1)) raise("not all arguments converted during string formatting");
         return out_.finish(markup_);
     }
@@ -143,7 +144,8 @@ class PercentFormatter {
             const std::string text = float_digits(number, type, digits, flag('#'));
             return (std::signbit(number) || spec.empty()) ? text : spec + text;
         }
-        if (std::string_view("diuxXoc").find(type) == std::string_view::npos) raise("unsupported format character '{}'", shortened(std::string(1, type)));
+        if (std::string_view("diuxXoc").find(type) == std::string_view::npos)
+            raise("unsupported format character '{}'", shortened(std::string(1, type)));
         const bool decimal = type == 'd' || type == 'i' || type == 'u';
         Value whole = value;
         if (decimal && value.is(Kind::Float)) whole = Value::integer(truncated(value.as_real()));
@@ -253,7 +255,8 @@ class BraceFormatter {
                 std::string_view key = name.substr(1, end - 1);
                 const std::string_view whole = key;
                 const auto number = take_number(key, INT32_MAX);
-                value = get_item(heap_, value, number && key.empty() ? Value::integer(static_cast<std::int64_t>(*number)) : heap_.string(std::string(whole)));
+                value = get_item(heap_, value,
+                                 number && key.empty() ? Value::integer(static_cast<std::int64_t>(*number)) : heap_.string(std::string(whole)));
                 name.remove_prefix(end + 1);
             } else {
                 raise("Only '.' or '[' may follow ']' in format field specifier");
@@ -287,7 +290,9 @@ class BraceFormatter {
 
 }  // namespace
 
-Value format_percent(Heap& heap, const Value& format, const Value& values) { return PercentFormatter(heap, format, values).run(); }
+Value format_percent(Heap& heap, const Value& format, const Value& values) {
+    return PercentFormatter(heap, format, values).run();
+}
 
 Value format_braces(Heap& heap, const Value& format, const Args& args) {
     Builder out(heap);

@@ -8,8 +8,8 @@ namespace cellar::jinja {
 
 struct Args;
 
-Value format_percent(Heap& heap, const Value& format, const Value& values);       // Requires: format is a String
-Value format_braces(Heap& heap, const Value& format, const Args& args);           // Requires: format is a String
-void append_formatted(Builder& out, const Value& value, std::string_view spec);   // format(value, spec)
+Value format_percent(Heap& heap, const Value& format, const Value& values);      // Requires: format is a String
+Value format_braces(Heap& heap, const Value& format, const Args& args);          // Requires: format is a String
+void append_formatted(Builder& out, const Value& value, std::string_view spec);  // format(value, spec)
 
 }  // namespace cellar::jinja

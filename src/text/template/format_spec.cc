@@ -25,7 +25,9 @@ struct Spec {
     char type = 0;
 };
 
-bool is_align(char32_t c) { return c == '<' || c == '>' || c == '=' || c == '^'; }
+bool is_align(char32_t c) {
+    return c == '<' || c == '>' || c == '=' || c == '^';
+}
 
 Spec parse_spec(std::string_view text, const Budget& budget) {
     Spec spec;
@@ -36,9 +38,11 @@ Spec parse_spec(std::string_view text, const Budget& budget) {
         text.remove_prefix(1);
         return c;
     };
+    bool filled = false;
     if (!text.empty()) {
         const Point first = decode(text, 0);
-        if (text.size() > first.size && is_align(static_cast<unsigned char>(text[first.size]))) {
+        filled = text.size() > first.size && is_align(static_cast<unsigned char>(text[first.size]));
+        if (filled) {
             spec.fill = first.code;
             text.remove_prefix(first.size);
         }
@@ -47,7 +51,8 @@ Spec parse_spec(std::string_view text, const Budget& budget) {
     if (const char sign = take("+- ")) spec.sign = sign;
     spec.alternate = take("#") != 0;
     spec.zero = take("0") != 0;
-    if (spec.zero && spec.align == 0) spec.fill = '0', spec.align = '=';
+    if (spec.zero && !filled) spec.fill = '0';
+    if (spec.zero && spec.align == 0) spec.align = '=';
     spec.width = take_number(text, budget.limits().value_bytes).value_or(0);
     spec.grouping = take(",_");
     if (take(".")) {
@@ -87,7 +92,8 @@ std::string grouped(const std::string& digits, char separator, std::size_t every
 
 void append_number(Builder& out, const Spec& spec, bool negative, std::string prefix, std::string digits) {
     if (spec.grouping != 0) {
-        if (spec.fill == '0' && spec.align == '=' && spec.width > 0) raise("a width padded with zeros and grouping of digits do not go together here");
+        if (spec.fill == '0' && spec.align == '=' && spec.width > 0)
+            raise("a width padded with zeros and grouping of digits do not go together here");
         digits = grouped(digits, spec.grouping, std::string_view("boxX").find(spec.type) != std::string_view::npos && spec.type != 0 ? 4 : 3);
     }
     if (negative) prefix = "-" + prefix;

@@ -49,7 +49,9 @@ Ref<Dict> dict_from(Runtime& rt, const Args& args) {
     return dict;
 }
 
-Value global_dict(Runtime& rt, const Value&, Args& args) { return dict_from(rt, args).value(); }
+Value global_dict(Runtime& rt, const Value&, Args& args) {
+    return dict_from(rt, args).value();
+}
 
 Value global_namespace(Runtime& rt, const Value&, Args& args) {
     Ref<Namespace> fields(rt.heap.make<Namespace>());
@@ -73,7 +75,9 @@ Value global_joiner(Runtime& rt, const Value&, Args& args) {
     return Value(rt.heap.make<Joiner>(args.at(0) == nullptr ? rt.heap.string(", ") : *args.at(0)));
 }
 
-Value global_raise(Runtime& rt, const Value&, Args& args) { throw Failure{to_text(rt.heap, args.given[0]).text()}; }
+Value global_raise(Runtime& rt, const Value&, Args& args) {
+    throw Failure{to_text(rt.heap, args.given[0]).text()};
+}
 
 Value global_strftime(Runtime& rt, const Value&, Args& args) {
     const std::string format(text_arg(args, 0, "format", ""));
@@ -102,6 +106,8 @@ constexpr Builtin table[] = {
 
 }  // namespace
 
-std::span<const Builtin> globals() { return table; }
+std::span<const Builtin> globals() {
+    return table;
+}
 
 }  // namespace cellar::jinja

@@ -24,13 +24,19 @@ void Scope::set(Symbol symbol, Value value) {
     variables.emplace_back(symbol, std::move(value));
 }
 
+void Scope::reset() {
+    variables.clear();
+    heap->budget().refund(charged - sizeof(Scope));
+    charged = sizeof(Scope);
+}
+
 Interpreter::Interpreter(Runtime& runtime, const Program& program, std::vector<Value> variables)
     : runtime_(runtime), heap_(runtime.heap), budget_(runtime.budget), program_(program), variables_(std::move(variables)) {}
 
 std::string Interpreter::run() {
     Builder out(heap_, budget_.limits().output_bytes);
     out_ = &out;
-    const Ref<Scope> root = inner(Value());
+    const Ref<Scope> root = inner(Value(), program_.hidden);
     exec(program_.body, *root);
     out_ = nullptr;
     return out.take();
@@ -102,16 +108,15 @@ Interpreter::Flow Interpreter::exec_if(const If& node, Scope& scope) {
 Interpreter::Flow Interpreter::exec_for(const For& node, const Value& scope, Value items, std::int64_t depth) {
     line_ = node.line;
     const Ref<LoopValue> loop(heap_.make<LoopValue>(*this, node, scope, std::move(items), depth));
-    Ref<Scope> locals = inner(scope);
+    Ref<Scope> locals = inner(scope, node.hidden);
     bool any = false;
     while (loop->advance()) {
         // Each round starts without the variables of the last one. The scope is used again unless a macro has kept it.
         if (any && locals->references == 1) {
-            locals->variables.clear();
-            locals->heap->budget().refund(locals->charged - sizeof(Scope));
-            locals->charged = sizeof(Scope);
+            locals->reset();
+            for (const Symbol symbol : node.hidden) locals->set(symbol, Value::undefined());
         } else if (any) {
-            locals = inner(scope);
+            locals = inner(scope, node.hidden);
         }
         any = true;
         line_ = node.line;
@@ -120,19 +125,19 @@ Interpreter::Flow Interpreter::exec_for(const For& node, const Value& scope, Val
         if (exec(node.body, *locals) == Flow::Break) break;
     }
     if (any || node.otherwise.empty()) return Flow::Normal;
-    const Ref<Scope> otherwise = inner(scope);
+    const Ref<Scope> otherwise = inner(scope, node.hidden_otherwise);
     return exec(node.otherwise, *otherwise);
 }
 
 bool Interpreter::passes(const For& node, const Value& scope, const Value& item) {
     const Level level(budget_);
-    const Ref<Scope> locals = inner(scope);
+    const Ref<Scope> locals = inner(scope, {});
     assign(node.target, item, *locals);
     return truthy(eval(*node.condition, *locals));
 }
 
 Interpreter::Flow Interpreter::exec_with(const With& node, Scope& scope) {
-    const Ref<Scope> locals = inner(Value(&scope));
+    const Ref<Scope> locals = inner(Value(&scope), node.hidden);
     // The values are those of the block around: a name set here is not yet seen by the next one.
     for (const auto& [target, value] : node.variables) assign(target, eval(*value, scope), *locals);
     return exec(node.body, *locals);
@@ -148,7 +153,7 @@ Value Interpreter::capture(const Body& body, Scope& scope, Flow& flow) {
 
 Interpreter::Flow Interpreter::exec_set_block(const SetBlock& node, Scope& scope) {
     Flow flow = Flow::Normal;
-    const Ref<Scope> locals = inner(Value(&scope));
+    const Ref<Scope> locals = inner(Value(&scope), node.hidden);
     Value text = capture(node.body, *locals, flow);
     if (flow != Flow::Normal) return flow;
     if (node.filter) {
@@ -162,7 +167,7 @@ Interpreter::Flow Interpreter::exec_set_block(const SetBlock& node, Scope& scope
 
 Interpreter::Flow Interpreter::exec_filter_block(const FilterBlock& node, Scope& scope) {
     Flow flow = Flow::Normal;
-    const Ref<Scope> locals = inner(Value(&scope));
+    const Ref<Scope> locals = inner(Value(&scope), node.hidden);
     captured_ = capture(node.body, *locals, flow);
     if (flow != Flow::Normal) return flow;
     const Value text = eval(*node.filter, scope);

@@ -20,6 +20,7 @@ struct Scope : Object {
     }
     const Value* find(Symbol symbol) const;
     void set(Symbol symbol, Value value);
+    void reset();  // forgets its variables
 
     Value parent;  // the Scope around this one, or None
     std::vector<std::pair<Symbol, Value>> variables;
@@ -82,7 +83,11 @@ class Interpreter {
     Flow exec_filter_block(const FilterBlock& node, Scope& scope);
     void exec_call_block(const CallBlock& node, Scope& scope);
     void assign(const Target& target, Value value, Scope& scope);
-    Ref<Scope> inner(const Value& scope) { return Ref<Scope>(heap_.make<Scope>(scope)); }
+    Ref<Scope> inner(const Value& scope, const Hidden& hidden) {
+        Ref<Scope> out(heap_.make<Scope>(scope));
+        for (const Symbol symbol : hidden) out->set(symbol, Value::undefined());
+        return out;
+    }
     // Runs a body into a text of its own.
     Value capture(const Body& body, Scope& scope, Flow& flow);
     bool passes(const For& node, const Value& scope, const Value& item);

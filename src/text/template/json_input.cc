@@ -76,7 +76,9 @@ Result<Json> parse_json_bounded(std::string_view text, std::uint32_t max_depth) 
     }
 }
 
-Value value_from_json(Heap& heap, const Json& json) { return from_json(heap, json, 0); }
+Value value_from_json(Heap& heap, const Json& json) {
+    return from_json(heap, json, 0);
+}
 
 Value value_from_json_text(Heap& heap, std::string_view text) {
     heap.budget().work(16 * text.size());

@@ -126,6 +126,8 @@ class JsonWriter {
 
 }  // namespace
 
-void append_json(Builder& out, const Value& value, const JsonStyle& style) { JsonWriter(out, style).write(value, 0); }
+void append_json(Builder& out, const Value& value, const JsonStyle& style) {
+    JsonWriter(out, style).write(value, 0);
+}
 
 }  // namespace cellar::jinja

@@ -235,7 +235,8 @@ class Lexer {
         move_to(at_ + size);
     }
     void move_to(std::size_t to) {
-        line_ += static_cast<std::uint32_t>(std::count(source_.begin() + static_cast<std::ptrdiff_t>(at_), source_.begin() + static_cast<std::ptrdiff_t>(to), '\n'));
+        line_ += static_cast<std::uint32_t>(
+            std::count(source_.begin() + static_cast<std::ptrdiff_t>(at_), source_.begin() + static_cast<std::ptrdiff_t>(to), '\n'));
         at_ = to;
     }
     void skip_space() {
@@ -259,7 +260,9 @@ class Lexer {
 
 }  // namespace
 
-std::vector<Token> tokenize(std::string_view source, const ParseOptions& options) { return Lexer(source, options).run(); }
+std::vector<Token> tokenize(std::string_view source, const ParseOptions& options) {
+    return Lexer(source, options).run();
+}
 
 namespace {
 

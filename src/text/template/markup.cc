@@ -4,7 +4,9 @@
 
 namespace cellar::jinja {
 
-bool is_markup(const Value& value) { return value.is(Kind::String) && value.as<String>().markup; }
+bool is_markup(const Value& value) {
+    return value.is(Kind::String) && value.as<String>().markup;
+}
 
 void append_escaped(Builder& out, std::string_view text) {
     while (!text.empty()) {

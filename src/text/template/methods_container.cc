@@ -18,7 +18,9 @@ Value method_view(Runtime& rt, const Value& self, Args&) {
     return Value(rt.heap.make<View>(self, what));
 }
 
-Value method_copy(Runtime&, const Value& self, Args&) { return self; }  // What cannot change need not be copied.
+Value method_copy(Runtime&, const Value& self, Args&) {
+    return self;
+}  // What cannot change need not be copied.
 
 Value method_index(Runtime& rt, const Value& self, Args& args) {
     const auto length = *length_of(self);
@@ -65,7 +67,7 @@ constexpr Builtin dict_table[] = {
 constexpr Builtin list_table[] = {
     {"index", "value! start stop", method_index},
     {"count", "value!", method_count},
-    {"copy", "", method_copy},
+    {"copy", "", method_copy},  // the third: tuples and ranges have only the first two
 };
 
 constexpr Builtin cycler_table[] = {
@@ -75,8 +77,14 @@ constexpr Builtin cycler_table[] = {
 
 }  // namespace
 
-std::span<const Builtin> dict_methods() { return dict_table; }
-std::span<const Builtin> list_methods() { return list_table; }
-std::span<const Builtin> cycler_methods() { return cycler_table; }
+std::span<const Builtin> dict_methods() {
+    return dict_table;
+}
+std::span<const Builtin> list_methods() {
+    return list_table;
+}
+std::span<const Builtin> cycler_methods() {
+    return cycler_table;
+}
 
 }  // namespace cellar::jinja

@@ -12,13 +12,15 @@ namespace cellar::jinja {
 
 namespace {
 
-Value piece(Runtime& rt, const Value& self, std::string_view text) { return rt.heap.string(std::string(text), is_markup(self)); }
+Value piece(Runtime& rt, const Value& self, std::string_view text) {
+    return rt.heap.string(std::string(text), is_markup(self));
+}
 
 // Runs of whitespace separate; at most `most` cuts, from the left.
 void split_spaces(Runtime& rt, const Value& self, std::uint64_t most, List& out) {
     std::string_view rest = strip_left(self.text());
     while (!rest.empty()) {
-        if (most-- == 0) return out.push(piece(rt, self, strip_right(rest)));
+        if (most-- == 0) return out.push(piece(rt, self, rest));
         std::size_t at = 0;
         while (at < rest.size()) {
             const Point p = decode(rest, at);
@@ -35,7 +37,7 @@ void rsplit_spaces(Runtime& rt, const Value& self, std::uint64_t most, List& out
     std::string_view rest = strip_right(self.text());
     while (!rest.empty()) {
         if (most-- == 0) {
-            out.push(piece(rt, self, strip_left(rest)));
+            out.push(piece(rt, self, rest));
             break;
         }
         std::size_t at = rest.size();
@@ -197,7 +199,8 @@ Value method_affix(Runtime& rt, const Value& self, Args& args) {
     const Window window = window_of(rt, self, args, 1);
     auto has = [&](const Value& affix) {
         if (affix.is(Kind::Undefined)) raise_undefined(affix);
-        if (!affix.is(Kind::String)) raise("{} first arg must be str or a tuple of str, not {}", at_end ? "endswith" : "startswith", type_name(affix));
+        if (!affix.is(Kind::String))
+            raise("{} first arg must be str or a tuple of str, not {}", at_end ? "endswith" : "startswith", type_name(affix));
         rt.budget.work(affix.text().size());
         return !window.outside && (at_end ? window.text.ends_with(affix.text()) : window.text.starts_with(affix.text()));
     };
@@ -237,6 +240,8 @@ constexpr Builtin table[] = {
 
 }  // namespace
 
-std::span<const Builtin> splitting_methods() { return table; }
+std::span<const Builtin> splitting_methods() {
+    return table;
+}
 
 }  // namespace cellar::jinja

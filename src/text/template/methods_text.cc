@@ -11,7 +11,9 @@ namespace cellar::jinja {
 
 namespace {
 
-Value none_or(const Args& args, std::size_t i) { return args.at(i) == nullptr ? Value() : *args.at(i); }
+Value none_or(const Args& args, std::size_t i) {
+    return args.at(i) == nullptr ? Value() : *args.at(i);
+}
 
 // Markup escapes the text that its methods are given.
 void escape_given(Runtime& rt, const Value& self, Args& args) {
@@ -35,9 +37,15 @@ Value method_rstrip(Runtime& rt, const Value& self, Args& args) {
     return strip(rt.heap, self, none_or(args, 0), false, true);
 }
 
-Value method_upper(Runtime& rt, const Value& self, Args&) { return upper(rt.heap, self); }
-Value method_lower(Runtime& rt, const Value& self, Args&) { return lower(rt.heap, self); }
-Value method_capitalize(Runtime& rt, const Value& self, Args&) { return capitalize(rt.heap, self); }
+Value method_upper(Runtime& rt, const Value& self, Args&) {
+    return upper(rt.heap, self);
+}
+Value method_lower(Runtime& rt, const Value& self, Args&) {
+    return lower(rt.heap, self);
+}
+Value method_capitalize(Runtime& rt, const Value& self, Args&) {
+    return capitalize(rt.heap, self);
+}
 
 template <class Map>
 Value mapped(Runtime& rt, const Value& self, Map map) {
@@ -87,7 +95,9 @@ Value method_join(Runtime& rt, const Value& self, Args& args) {
     return out.finish(markup);
 }
 
-Value method_format(Runtime& rt, const Value& self, Args& args) { return format_braces(rt.heap, self, args); }
+Value method_format(Runtime& rt, const Value& self, Args& args) {
+    return format_braces(rt.heap, self, args);
+}
 
 Value method_format_map(Runtime& rt, const Value& self, Args& args) {
     const Value& map = args.given[0];
@@ -113,9 +123,15 @@ Value padded(Runtime& rt, const Value& self, const Args& args, Side side) {
     return pad(rt.heap, self, int_arg(args, 0, "width", 0), decode(fill, 0).code, side);
 }
 
-Value method_center(Runtime& rt, const Value& self, Args& args) { return padded(rt, self, args, Side::Both); }
-Value method_ljust(Runtime& rt, const Value& self, Args& args) { return padded(rt, self, args, Side::Right); }
-Value method_rjust(Runtime& rt, const Value& self, Args& args) { return padded(rt, self, args, Side::Left); }
+Value method_center(Runtime& rt, const Value& self, Args& args) {
+    return padded(rt, self, args, Side::Both);
+}
+Value method_ljust(Runtime& rt, const Value& self, Args& args) {
+    return padded(rt, self, args, Side::Right);
+}
+Value method_rjust(Runtime& rt, const Value& self, Args& args) {
+    return padded(rt, self, args, Side::Left);
+}
 
 Value method_expandtabs(Runtime& rt, const Value& self, Args& args) {
     const std::int64_t size = std::max<std::int64_t>(int_arg(args, 0, "tabsize", 8), 0);
@@ -139,7 +155,9 @@ Value method_expandtabs(Runtime& rt, const Value& self, Args& args) {
     return out.finish(is_markup(self));
 }
 
-Value method_encode(Runtime&, const Value&, Args&) { raise("str.encode() gives bytes, which templates do not have here"); }
+Value method_encode(Runtime&, const Value&, Args&) {
+    raise("str.encode() gives bytes, which templates do not have here");
+}
 
 template <bool (*wanted)(char32_t)>
 Value all(Runtime& rt, const Value& self, Args&) {
@@ -153,11 +171,19 @@ Value all(Runtime& rt, const Value& self, Args&) {
     return Value::boolean(!text.empty());
 }
 
-bool is_alphanumeric(char32_t code) { return is_alpha(code) || is_decimal(code) || is_digit(code) || is_numeric(code); }
-bool is_ascii(char32_t code) { return code < 0x80; }
+bool is_alphanumeric(char32_t code) {
+    return is_alpha(code) || is_decimal(code) || is_digit(code) || is_numeric(code);
+}
+bool is_ascii(char32_t code) {
+    return code < 0x80;
+}
 
-Value method_isupper(Runtime&, const Value& self, Args&) { return Value::boolean(is_cased(self, is_upper, is_lower)); }
-Value method_islower(Runtime&, const Value& self, Args&) { return Value::boolean(is_cased(self, is_lower, is_upper)); }
+Value method_isupper(Runtime&, const Value& self, Args&) {
+    return Value::boolean(is_cased(self, is_upper, is_lower));
+}
+Value method_islower(Runtime&, const Value& self, Args&) {
+    return Value::boolean(is_cased(self, is_lower, is_upper));
+}
 
 Value method_istitle(Runtime& rt, const Value& self, Args& args) {
     const Value title = method_title(rt, self, args);
@@ -214,6 +240,8 @@ constexpr Builtin table[] = {
 
 }  // namespace
 
-std::span<const Builtin> text_methods() { return table; }
+std::span<const Builtin> text_methods() {
+    return table;
+}
 
 }  // namespace cellar::jinja

@@ -65,9 +65,6 @@ bool truthy(const Value& value) {
             return value.as_int() != 0;
         case Kind::Float:
             return value.as_real() != 0;
-        case Kind::Undefined:
-            if (value.has_object() && value.as<Undefined>().refused) raise_undefined(value);
-            return false;
         default:
             break;
     }
@@ -80,7 +77,9 @@ void raise_undefined(const Value& value) {
     throw Failure{value.as<Undefined>().message};
 }
 
-std::uint64_t hash_of(std::string_view text) { return std::hash<std::string_view>{}(text); }
+std::uint64_t hash_of(std::string_view text) {
+    return std::hash<std::string_view>{}(text);
+}
 
 namespace {
 
@@ -176,8 +175,7 @@ int compare(Budget& budget, const Value& a, const Value& b, std::string_view sig
     }
     if (a.is(Kind::Undefined)) raise_undefined(a);
     if (b.is(Kind::Undefined)) raise_undefined(b);
-    if (!a.is_sequence() || a.kind() != b.kind())
-        raise("'{}' not supported between instances of '{}' and '{}'", sign, type_name(a), type_name(b));
+    if (!a.is_sequence() || a.kind() != b.kind()) raise("'{}' not supported between instances of '{}' and '{}'", sign, type_name(a), type_name(b));
     if (nesting > budget.limits().nesting) too_nested(budget);
     const auto &x = a.items(), &y = b.items();
     for (std::size_t i = 0; i < std::min(x.size(), y.size()); ++i)
@@ -246,7 +244,6 @@ bool iterable(const Value& value) {
 
 Cursor::Cursor(Heap& heap, Value source) : heap_(&heap), source_(std::move(source)) {
     if (!iterable(source_)) raise("'{}' object is not iterable", type_name(source_));
-    if (source_.is(Kind::Undefined) && source_.has_object() && source_.as<Undefined>().refused) raise_undefined(source_);
 }
 
 bool Cursor::next(Value& item) {

@@ -16,9 +16,7 @@ void Parser::adopt(Expr& parent, const ExprPtr& child) {
 ExprPtr Parser::tuple(bool with_choice, bool parenthesized) {
     const std::uint32_t line = now().line;
     auto part = [&] { return with_choice ? choice() : logic(true); };
-    auto at_end = [&] {
-        return now().kind == TokenKind::PrintEnd || now().kind == TokenKind::BlockEnd || is_op(")");
-    };
+    auto at_end = [&] { return now().kind == TokenKind::PrintEnd || now().kind == TokenKind::BlockEnd || is_op(")"); };
     auto out = std::make_unique<Sequence>(line, true);
     bool comma = false;
     while (!at_end()) {
@@ -73,11 +71,11 @@ ExprPtr Parser::negation() {
 
 ExprPtr Parser::comparison() {
     static constexpr std::array<std::pair<std::string_view, Relation>, 6> signs = {{{"==", Relation::Equal},
-                                                                                   {"!=", Relation::NotEqual},
-                                                                                   {"<=", Relation::LessEqual},
-                                                                                   {">=", Relation::GreaterEqual},
-                                                                                   {"<", Relation::Less},
-                                                                                   {">", Relation::Greater}}};
+                                                                                    {"!=", Relation::NotEqual},
+                                                                                    {"<=", Relation::LessEqual},
+                                                                                    {">=", Relation::GreaterEqual},
+                                                                                    {"<", Relation::Less},
+                                                                                    {">", Relation::Greater}}};
     auto relation = [&]() -> std::optional<Relation> {
         for (const auto& [text, sign] : signs)
             if (take_op(text)) return sign;
@@ -128,7 +126,9 @@ ExprPtr fold(std::uint32_t line, Operand operand, NextSign next_sign, Adopt adop
 ExprPtr Parser::sum() {
     return fold(
         now().line, [&] { return concat(); },
-        [&]() -> std::optional<Sign> { return take_op("+") ? std::optional(Sign::Add) : take_op("-") ? std::optional(Sign::Subtract) : std::nullopt; },
+        [&]() -> std::optional<Sign> {
+            return take_op("+") ? std::optional(Sign::Add) : take_op("-") ? std::optional(Sign::Subtract) : std::nullopt;
+        },
         [&](Expr& parent, const ExprPtr& child) { adopt(parent, child); });
 }
 
@@ -158,8 +158,7 @@ ExprPtr Parser::product() {
 ExprPtr Parser::power() {
     // Unlike in Python, 2 ** 3 ** 2 is read from the left.
     return fold(
-        now().line, [&] { return unary(true); },
-        [&]() -> std::optional<Sign> { return take_op("**") ? std::optional(Sign::Power) : std::nullopt; },
+        now().line, [&] { return unary(true); }, [&]() -> std::optional<Sign> { return take_op("**") ? std::optional(Sign::Power) : std::nullopt; },
         [&](Expr& parent, const ExprPtr& child) { adopt(parent, child); });
 }
 

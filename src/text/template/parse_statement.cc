@@ -2,6 +2,7 @@
 
 #include "text/template/parser.h"
 #include "text/template/print.h"
+#include "text/template/scopes.h"
 
 namespace cellar::jinja {
 
@@ -13,6 +14,7 @@ void Parser::parse(std::string_view source, const ParseOptions& options, Program
     program.varargs = parser.symbol("varargs");
     program.kwargs = parser.symbol("kwargs");
     program.body = parser.body({}, "", 1);
+    find_hidden(program);
 }
 
 Parser::Nested::Nested(Parser& parser) : parser_(parser) {
@@ -133,6 +135,7 @@ std::unique_ptr<Statement> Parser::parse_if(std::uint32_t line) {
 
 std::unique_ptr<Statement> Parser::parse_for(std::uint32_t line) {
     auto out = std::make_unique<For>(line);
+    if (is_name("loop")) raise_at(line, "can't assign to 'loop' as the variable of a loop");
     out->target = target(false);
     expect_name("in");
     out->source = tuple(false, false);

@@ -96,8 +96,8 @@ class Parser {
     std::unordered_map<std::string, Symbol> symbols_;
     std::size_t at_ = 0;
     std::uint32_t depth_ = 0;
-    std::uint32_t loops_ = 0;         // loops around here that break and continue may end
-    std::vector<Macro*> macros_;      // macros around here
+    std::uint32_t loops_ = 0;     // loops around here that break and continue may end
+    std::vector<Macro*> macros_;  // macros around here
 };
 
 }  // namespace cellar::jinja

@@ -69,7 +69,12 @@ void append_quoted(Builder& out, std::string_view text) {
         } else if (p.code == '\t') {
             out.append("\\t");
         } else if (is_printable(p.code)) {
-            out.append(text.substr(at, p.size));
+            // What needs no escape goes out in one piece.
+            std::size_t end = at + p.size;
+            while (end < text.size() && text[end] != quote && text[end] != '\\' && text[end] >= ' ' && text[end] < 0x7f) ++end;
+            out.append(text.substr(at, end - at));
+            at = end;
+            continue;
         } else if (code < 0x100) {
             out.append(fmt::format("\\x{:02x}", code));
         } else if (code < 0x10000) {
@@ -111,8 +116,11 @@ void append_container(Builder& out, const Value& value, std::uint32_t nesting) {
         case Kind::Tuple: {
             const auto& items = value.items();
             const bool tuple = value.is(Kind::Tuple);
-            append_list(out, tuple ? "(" : "[", !tuple ? "]" : items.size() == 1 ? ",)" : ")", items.size(),
-                        [&](std::size_t i) { append_repr(out, items[i], nesting + 1); });
+            append_list(out, tuple ? "(" : "[",
+                        !tuple              ? "]"
+                        : items.size() == 1 ? ",)"
+                                            : ")",
+                        items.size(), [&](std::size_t i) { append_repr(out, items[i], nesting + 1); });
             break;
         }
         case Kind::Dict: {
@@ -185,11 +193,7 @@ void append_repr(Builder& out, const Value& value, std::uint32_t nesting) {
 
 void append_text(Builder& out, const Value& value) {
     if (value.is(Kind::String)) return out.append(value.text());
-    if (value.is(Kind::Undefined)) {
-        if (value.has_object() && value.as<Undefined>().refused) raise_undefined(value);
-        return;
-    }
-    append_repr(out, value);
+    if (!value.is(Kind::Undefined)) append_repr(out, value);
 }
 
 Value to_text(Heap& heap, const Value& value) {

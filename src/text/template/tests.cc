@@ -10,22 +10,38 @@ namespace cellar::jinja {
 
 namespace {
 
-Value answer(bool b) { return Value::boolean(b); }
+Value answer(bool b) {
+    return Value::boolean(b);
+}
 
 template <Kind kind>
 Value is_kind(Runtime&, const Value& self, Args&) {
     return answer(self.is(kind));
 }
 
-Value is_defined(Runtime&, const Value& self, Args&) { return answer(!self.is(Kind::Undefined)); }
-Value is_number(Runtime&, const Value& self, Args&) { return answer(self.is_number()); }
-Value is_integer(Runtime&, const Value& self, Args&) { return answer(self.is(Kind::Int) || self.is(Kind::Huge)); }
-Value is_true(Runtime&, const Value& self, Args&) { return answer(self.is(Kind::Bool) && self.as_bool()); }
-Value is_false(Runtime&, const Value& self, Args&) { return answer(self.is(Kind::Bool) && !self.as_bool()); }
-Value is_iterable(Runtime&, const Value& self, Args&) { return answer(iterable(self)); }
+Value is_defined(Runtime&, const Value& self, Args&) {
+    return answer(!self.is(Kind::Undefined));
+}
+Value is_number(Runtime&, const Value& self, Args&) {
+    return answer(self.is_number());
+}
+Value is_integer(Runtime&, const Value& self, Args&) {
+    return answer(self.is(Kind::Int) || self.is(Kind::Huge));
+}
+Value is_true(Runtime&, const Value& self, Args&) {
+    return answer(self.is(Kind::Bool) && self.as_bool());
+}
+Value is_false(Runtime&, const Value& self, Args&) {
+    return answer(self.is(Kind::Bool) && !self.as_bool());
+}
+Value is_iterable(Runtime&, const Value& self, Args&) {
+    return answer(iterable(self));
+}
 
 // What has a length and can be subscripted; that includes text, dicts and undefined values.
-Value is_sequence(Runtime&, const Value& self, Args&) { return answer(length_of(self) && !self.is(Kind::View)); }
+Value is_sequence(Runtime&, const Value& self, Args&) {
+    return answer(length_of(self) && !self.is(Kind::View));
+}
 
 Value is_callable(Runtime&, const Value& self, Args&) {
     const Kind kind = self.kind();
@@ -34,10 +50,18 @@ Value is_callable(Runtime&, const Value& self, Args&) {
                   kind == Kind::Undefined);
 }
 
-Value is_equal(Runtime& rt, const Value& self, Args& args) { return answer(equal(rt.budget, self, args.given[0])); }
-Value is_unequal(Runtime& rt, const Value& self, Args& args) { return answer(!equal(rt.budget, self, args.given[0])); }
-Value is_less(Runtime& rt, const Value& self, Args& args) { return answer(compare(rt.budget, self, args.given[0], "<") == -1); }
-Value is_greater(Runtime& rt, const Value& self, Args& args) { return answer(compare(rt.budget, self, args.given[0], ">") == 1); }
+Value is_equal(Runtime& rt, const Value& self, Args& args) {
+    return answer(equal(rt.budget, self, args.given[0]));
+}
+Value is_unequal(Runtime& rt, const Value& self, Args& args) {
+    return answer(!equal(rt.budget, self, args.given[0]));
+}
+Value is_less(Runtime& rt, const Value& self, Args& args) {
+    return answer(compare(rt.budget, self, args.given[0], "<") == -1);
+}
+Value is_greater(Runtime& rt, const Value& self, Args& args) {
+    return answer(compare(rt.budget, self, args.given[0], ">") == 1);
+}
 
 Value is_at_most(Runtime& rt, const Value& self, Args& args) {
     const int order = compare(rt.budget, self, args.given[0], "<=");
@@ -49,7 +73,9 @@ Value is_at_least(Runtime& rt, const Value& self, Args& args) {
     return answer(order == 1 || order == 0);
 }
 
-Value is_in(Runtime& rt, const Value& self, Args& args) { return answer(contains(rt.heap, args.given[0], self)); }
+Value is_in(Runtime& rt, const Value& self, Args& args) {
+    return answer(contains(rt.heap, args.given[0], self));
+}
 
 Value is_same(Runtime& rt, const Value& self, Args& args) {
     const Value& other = args.given[0];
@@ -58,19 +84,35 @@ Value is_same(Runtime& rt, const Value& self, Args& args) {
     return answer(equal(rt.budget, self, other));
 }
 
-Value modulo(Runtime& rt, const Value& self, std::int64_t by) { return arithmetic(rt.heap, Sign::Modulo, self, Value::integer(by)); }
-Value is_odd(Runtime& rt, const Value& self, Args&) { return answer(equal(rt.budget, modulo(rt, self, 2), Value::integer(1))); }
-Value is_even(Runtime& rt, const Value& self, Args&) { return answer(equal(rt.budget, modulo(rt, self, 2), Value::integer(0))); }
+Value modulo(Runtime& rt, const Value& self, std::int64_t by) {
+    return arithmetic(rt.heap, Sign::Modulo, self, Value::integer(by));
+}
+Value is_odd(Runtime& rt, const Value& self, Args&) {
+    return answer(equal(rt.budget, modulo(rt, self, 2), Value::integer(1)));
+}
+Value is_even(Runtime& rt, const Value& self, Args&) {
+    return answer(equal(rt.budget, modulo(rt, self, 2), Value::integer(0)));
+}
 
 Value is_divisible(Runtime& rt, const Value& self, Args& args) {
     return answer(equal(rt.budget, arithmetic(rt.heap, Sign::Modulo, self, args.given[0]), Value::integer(0)));
 }
 
-Value is_lower_text(Runtime& rt, const Value& self, Args&) { return answer(is_cased(to_text(rt.heap, self), is_lower, is_upper)); }
-Value is_upper_text(Runtime& rt, const Value& self, Args&) { return answer(is_cased(to_text(rt.heap, self), is_upper, is_lower)); }
-Value is_escaped(Runtime&, const Value& self, Args&) { return answer(is_markup(self)); }
-Value is_filter(Runtime&, const Value& self, Args&) { return answer(self.is(Kind::String) && find_filter(self.text()) != nullptr); }
-Value is_test(Runtime&, const Value& self, Args&) { return answer(self.is(Kind::String) && find_test(self.text()) != nullptr); }
+Value is_lower_text(Runtime& rt, const Value& self, Args&) {
+    return answer(is_cased(to_text(rt.heap, self), is_lower, is_upper));
+}
+Value is_upper_text(Runtime& rt, const Value& self, Args&) {
+    return answer(is_cased(to_text(rt.heap, self), is_upper, is_lower));
+}
+Value is_escaped(Runtime&, const Value& self, Args&) {
+    return answer(is_markup(self));
+}
+Value is_filter(Runtime&, const Value& self, Args&) {
+    return answer(self.is(Kind::String) && find_filter(self.text()) != nullptr);
+}
+Value is_test(Runtime&, const Value& self, Args&) {
+    return answer(self.is(Kind::String) && find_test(self.text()) != nullptr);
+}
 
 constexpr Builtin table[] = {
     {"defined", "", is_defined},
@@ -116,6 +158,8 @@ constexpr Builtin table[] = {
 
 }  // namespace
 
-std::span<const Builtin> tests() { return table; }
+std::span<const Builtin> tests() {
+    return table;
+}
 
 }  // namespace cellar::jinja

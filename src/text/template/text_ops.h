@@ -10,7 +10,7 @@ namespace cellar::jinja {
 Value upper(Heap& heap, const Value& text);
 Value lower(Heap& heap, const Value& text);
 Value capitalize(Heap& heap, const Value& text);
-Value strip(Heap& heap, const Value& text, const Value& chars, bool left, bool right);  // chars: None for whitespace
+Value strip(Heap& heap, const Value& text, const Value& chars, bool left, bool right);                         // chars: None for whitespace
 Value replace(Heap& heap, const Value& text, std::string_view from, std::string_view to, std::int64_t count);  // count < 0: all
 Value strip_tags(Heap& heap, std::string_view text);  // no tags, entities read, runs of space as one; plain text comes out
 

@@ -30,7 +30,9 @@ void append_point(std::string& out, char32_t code) {
     }
 }
 
-bool is_scalar(char32_t code) { return code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff); }
+bool is_scalar(char32_t code) {
+    return code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff);
+}
 
 std::optional<std::size_t> invalid_utf8_at(std::string_view text) {
     std::size_t at = 0;
@@ -62,7 +64,9 @@ std::size_t offset_of(std::string_view text, std::size_t n) {
 }
 
 namespace {
-utf8proc_category_t category(char32_t code) { return utf8proc_category(static_cast<utf8proc_int32_t>(code)); }
+utf8proc_category_t category(char32_t code) {
+    return utf8proc_category(static_cast<utf8proc_int32_t>(code));
+}
 }  // namespace
 
 bool is_space(char32_t code) {
@@ -82,7 +86,9 @@ bool is_alpha(char32_t code) {
            c == UTF8PROC_CATEGORY_LO;
 }
 
-bool is_decimal(char32_t code) { return code < 0x80 ? code >= '0' && code <= '9' : category(code) == UTF8PROC_CATEGORY_ND; }
+bool is_decimal(char32_t code) {
+    return code < 0x80 ? code >= '0' && code <= '9' : category(code) == UTF8PROC_CATEGORY_ND;
+}
 
 bool is_digit(char32_t code) {
     // Superscripts, subscripts and the circled digits count as digits though not as decimals.
@@ -97,8 +103,12 @@ bool is_numeric(char32_t code) {
     return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
 }
 
-bool is_upper(char32_t code) { return code < 0x80 ? code >= 'A' && code <= 'Z' : utf8proc_isupper(static_cast<utf8proc_int32_t>(code)) != 0; }
-bool is_lower(char32_t code) { return code < 0x80 ? code >= 'a' && code <= 'z' : utf8proc_islower(static_cast<utf8proc_int32_t>(code)) != 0; }
+bool is_upper(char32_t code) {
+    return code < 0x80 ? code >= 'A' && code <= 'Z' : utf8proc_isupper(static_cast<utf8proc_int32_t>(code)) != 0;
+}
+bool is_lower(char32_t code) {
+    return code < 0x80 ? code >= 'a' && code <= 'z' : utf8proc_islower(static_cast<utf8proc_int32_t>(code)) != 0;
+}
 
 bool is_printable(char32_t code) {
     if (code < 0x80) return code >= 0x20 && code < 0x7f;
@@ -117,7 +127,9 @@ bool is_printable(char32_t code) {
     }
 }
 
-bool is_word(char32_t code) { return code == '_' || is_alpha(code) || is_numeric(code); }
+bool is_word(char32_t code) {
+    return code == '_' || is_alpha(code) || is_numeric(code);
+}
 
 namespace {
 constexpr char32_t sharp_s = 0xdf;

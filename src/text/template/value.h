@@ -109,8 +109,8 @@ class Value {
     T& as() const {
         return static_cast<T&>(*object_);
     }
-    const std::string& text() const;                // Requires: String
-    const std::vector<Value>& items() const;        // Requires: List or Tuple
+    const std::string& text() const;          // Requires: String
+    const std::vector<Value>& items() const;  // Requires: List or Tuple
 
   private:
     Value(Kind kind, std::int64_t i) : kind_(kind), int_(i) {}
@@ -126,8 +126,7 @@ class Value {
 
 struct Undefined : Object {
     explicit Undefined(std::string m) : Object(Kind::Undefined), message(std::move(m)) {}
-    std::string message;  // what using it as more than a test is answered with
-    bool refused = false;  // an attribute that templates may not have: even printing it is an error
+    std::string message;  // what using it as more than a test or an empty text is answered with
 };
 
 struct String : Object {
@@ -292,7 +291,11 @@ class Ref {
     Value value_;
 };
 
-inline const std::string& Value::text() const { return as<String>().text; }
-inline const std::vector<Value>& Value::items() const { return as<List>().items; }
+inline const std::string& Value::text() const {
+    return as<String>().text;
+}
+inline const std::vector<Value>& Value::items() const {
+    return as<List>().items;
+}
 
 }  // namespace cellar::jinja
