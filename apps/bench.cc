@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
+#include "apps/bandwidth.h"
 #include "apps/commands.h"
 #include "apps/terminal.h"
 
@@ -43,35 +43,6 @@ class Ids {
     uint32_t range_;
     int32_t low_;
 };
-
-// GB/s of all threads reading memory that no cache holds: the bound of writing tokens.
-double read_bandwidth(int threads) {
-    using Lane = uint64_t __attribute__((vector_size(64)));
-    constexpr int64_t kBytes = int64_t{512} << 20;
-    constexpr int64_t kPiece = int64_t{4} << 20;
-    std::unique_ptr<std::byte, void (*)(void*)> memory(static_cast<std::byte*>(std::aligned_alloc(64, kBytes)), std::free);
-    ThreadTeam team(threads);
-    team.run(kBytes / kPiece, [&](int64_t piece, int) { std::memset(memory.get() + piece * kPiece, static_cast<int>(piece & 0x7F), kPiece); });
-    double best = 0.0;
-    std::atomic<uint64_t> sink{0};
-    for (int round = 0; round < 4; ++round) {
-        const auto start = Clock::now();
-        team.run(kBytes / kPiece, [&](int64_t piece, int) {
-            const auto* at = reinterpret_cast<const Lane*>(memory.get() + piece * kPiece);
-            Lane a{}, b{}, c{}, d{};
-            for (int64_t i = 0; i < kPiece / 64; i += 4) {
-                a += at[i];
-                b += at[i + 1];
-                c += at[i + 2];
-                d += at[i + 3];
-            }
-            a += b + c + d;
-            sink.fetch_add(a[0] + a[1] + a[2] + a[3] + a[4] + a[5] + a[6] + a[7], std::memory_order_relaxed);
-        });
-        best = std::max(best, static_cast<double>(kBytes) / seconds_since(start) / 1e9);
-    }
-    return best;
-}
 
 // Bytes that one generated token reads: all weights but the rows of the embedding that it does not look up, and the cache behind it.
 double bytes_per_token(const Engine& engine, int64_t depth) {
