@@ -95,6 +95,8 @@ struct CommandLine {
         c->add_option("--template", chat.template_file, "a file with a chat template, instead of the model's");
         c->add_option("-n,--max-tokens", chat.max_tokens, "most tokens of an answer; -1: no limit (default)");
         c->add_option("--thinking", chat.thinking, "what to do with thinking: dim, show, hide (default dim)");
+        c->add_option("--session", chat.session, "a file that the chat is saved to after each turn, and goes on from");
+        c->add_flag("--session-new", chat.session_new, "begin anew, whatever stands in the session file");
         chat_sampling.add_all(c);
         add_engine_flags(c, chat.engine);
         return c;

@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "apps/chat_branches.h"
 #include "apps/commands.h"
 #include "apps/terminal.h"
 #include "base/units.h"
@@ -15,6 +16,9 @@ namespace {
 constexpr std::string_view kHelp =
     "/help               this\n"
     "/exit               leave (also Ctrl-D)\n"
+    "/save [FILE]        save the chat and its branches; with --session this happens after each turn\n"
+    "/fork NAME          go on in a new branch that shares everything so far\n"
+    "/switch [NAME]      go on in another branch; without a name: list them\n"
     "/clear              forget the conversation, keep the system text\n"
     "/regen              answer the last message again\n"
     "/undo               take back the last turn\n"
@@ -27,8 +31,8 @@ constexpr std::string_view kHelp =
 
 class ChatLoop {
   public:
-    ChatLoop(Engine& engine, Conversation& chat, SamplingSettings sampling, int64_t max_tokens, Thinking thinking)
-        : engine_(engine), chat_(chat), sampling_(std::move(sampling)), max_tokens_(max_tokens), thinking_(thinking) {}
+    ChatLoop(Engine& engine, ChatBranches& branches, SamplingSettings sampling, int64_t max_tokens, Thinking thinking)
+        : engine_(engine), branches_(branches), sampling_(std::move(sampling)), max_tokens_(max_tokens), thinking_(thinking) {}
 
     int loop();
 
@@ -39,9 +43,10 @@ class ChatLoop {
     void answer(Turn turn, const std::string& text);
     void show_stats() const;
     void set(const std::string& rest);
+    static void report(const Result<std::string>& result) { say(result ? *result : result.error().message); }
 
     Engine& engine_;
-    Conversation& chat_;
+    ChatBranches& branches_;
     SamplingSettings sampling_;
     int64_t max_tokens_;
     Thinking thinking_;
@@ -93,7 +98,8 @@ void ChatLoop::answer(Turn turn, const std::string& text) {
     options.max_tokens = max_tokens_;
     StatusLine status;
     bool begins_inside = false;
-    if (auto prompt = turn == Turn::Say ? chat_.render_with(text) : chat_.render()) begins_inside = ends_in_thinking(*prompt);
+    if (auto prompt = turn == Turn::Say ? branches_.current().render_with(text) : branches_.current().render())
+        begins_inside = ends_in_thinking(*prompt);
     ThinkingFilter filter(begins_inside);
     const auto show = [&](std::string_view part, bool is_thought) {
         if (!is_thought || thinking_ == Thinking::Show) {
@@ -108,8 +114,8 @@ void ChatLoop::answer(Turn turn, const std::string& text) {
     };
     Cancel& cancel = interrupts();
     cancel.store(false);
-    auto result = turn == Turn::Say ? chat_.say(text, options, take, &cancel, prompt_progress(status))
-                                    : chat_.again(options, take, &cancel, prompt_progress(status));
+    auto result = turn == Turn::Say ? branches_.current().say(text, options, take, &cancel, prompt_progress(status))
+                                    : branches_.current().again(options, take, &cancel, prompt_progress(status));
     cancel.store(false);
     status.clear();
     filter.finish(show);
@@ -127,11 +133,12 @@ void ChatLoop::answer(Turn turn, const std::string& text) {
     }
     if (result->stop == StopReason::Cancelled) say("stopped; what was said so far is kept");
     last_ = *std::move(result);
+    if (auto saved = branches_.save_if_wanted(); !saved) say(saved.error().message);
 }
 
 void ChatLoop::show_stats() const {
     const kv::CacheStats stats = engine_.cache().stats();
-    fmt::print(stderr, "context   {} of {} tokens\n", engine_.cache().length(chat_.seq()), engine_.context());
+    fmt::print(stderr, "context   {} of {} tokens\n", engine_.cache().length(branches_.current().seq()), engine_.context());
     for (size_t g = 0; g < stats.groups.size(); ++g) {
         const kv::GroupStats& group = stats.groups[g];
         fmt::print(stderr, "group {}   {} of {} blocks in use, {} each\n", g, group.blocks_used, group.blocks, format_bytes(group.block_bytes));
@@ -165,18 +172,24 @@ bool ChatLoop::command(const std::string& line) {
     if (name == "/help") {
         fmt::print(stderr, "{}", kHelp);
     } else if (name == "/clear") {
-        chat_.clear();
+        branches_.current().clear();
         say("forgotten");
     } else if (name == "/regen") {
         answer(Turn::Again, "");
     } else if (name == "/undo") {
-        say(chat_.undo() ? "the last turn is taken back" : "there is no turn to take back");
+        say(branches_.current().undo() ? "the last turn is taken back" : "there is no turn to take back");
     } else if (name == "/stats") {
         show_stats();
     } else if (name == "/set") {
         set(rest);
+    } else if (name == "/save") {
+        report(branches_.save(rest));
+    } else if (name == "/fork") {
+        report(branches_.fork(rest));
+    } else if (name == "/switch") {
+        report(branches_.go_to(rest));
     } else if (name == "/system") {
-        chat_.set_system(rest);
+        branches_.current().set_system(rest);
         say(rest.empty() ? "no system text from now on" : "system text changed; the conversation is read again with the next message");
     } else {
         say(fmt::format("there is no command '{}'; /help lists them", name));
@@ -202,15 +215,15 @@ Result<int> chat(const ChatArgs& args) {
     CELLAR_TRY(const int64_t max_tokens, parse_max_tokens(args.max_tokens));
     CELLAR_TRY(const Thinking thinking, parse_thinking(args.thinking));
     CELLAR_TRY_VOID(check(args.sampling.options));
-    CELLAR_TRY(const auto engine, start_engine(args.model, args.engine));
+    CELLAR_TRY(const auto engine, start_engine(args.model, args.engine, 1, kMostBranches));
     ConversationOptions options;
     options.system = args.system;
     if (args.template_file) {
         CELLAR_TRY(options.template_text, read_text(*args.template_file));
     }
-    CELLAR_TRY(const auto conversation, Conversation::make(*engine, std::move(options)));
+    CELLAR_TRY(ChatBranches branches, ChatBranches::open(*engine, options, args.session, args.session_new));
     if (stdin_is_terminal()) say(fmt::format("{}, context {} tokens; /help lists the commands", engine->model().display_name(), engine->context()));
-    return ChatLoop(*engine, *conversation, args.sampling, max_tokens, thinking).loop();
+    return ChatLoop(*engine, branches, args.sampling, max_tokens, thinking).loop();
 }
 
 }  // namespace cellar::apps

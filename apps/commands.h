@@ -37,6 +37,8 @@ struct ChatArgs {
     std::optional<std::string> template_file;
     std::string max_tokens;
     std::string thinking = "dim";
+    std::string session;       // saved after each turn, and taken up again
+    bool session_new = false;  // a file that is there is replaced
     SamplingSettings sampling;
     EngineSettings engine;
 };

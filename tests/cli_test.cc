@@ -132,6 +132,33 @@ TEST(Chat, CommandsAnswerOnStderr) {
         EXPECT_NE(outcome.err.find(words), std::string::npos) << words << " is not in: " << outcome.err;
 }
 
+TEST(Chat, GoesOnFromASessionFile) {
+    const std::string session = std::string(CELLAR_BINARY_DIR) + "/cli-chat.session";
+    std::filesystem::remove(session);
+    const Outcome first = cellar({"chat", kModel, "--session", session},
+                                 "My name is Ada.\n/fork other\nI live in Oslo.\n/switch main\nThe code for the red door is 4821.\n");
+    ASSERT_EQ(first.code, 0) << first.err;
+    // The program is gone; another one takes up where it stopped, and reads nothing anew.
+    const Outcome second = cellar({"chat", kModel, "--session", session},
+                                  "What is my name?\nWhat is the code for the red door?\n/stats\n/switch other\nWhere do I live?\n/switch\n");
+    ASSERT_EQ(second.code, 0) << second.err;
+    EXPECT_EQ(second.out, "Your name is Ada.\nThe code for the red door is 4821.\nYou live in Oslo.\n") << second.err;
+    EXPECT_NE(second.err.find("nothing was read anew"), std::string::npos);
+    EXPECT_NE(second.err.find("main"), std::string::npos);
+    const Outcome packed = cellar({"chat", kModel, "--session", session, "--cache-type", "q8_0"}, "Where do I live?\n");
+    EXPECT_NE(packed.err.find("another format"), std::string::npos) << packed.err;
+    EXPECT_EQ(packed.out, "You live in Oslo.\n");
+    // What is no session file is left alone.
+    const std::string other = temporary("no.session", "precious");
+    const Outcome refused = cellar({"chat", kModel, "--session", other}, "My name is Ada.\n");
+    EXPECT_EQ(refused.code, 1);
+    EXPECT_NE(refused.err.find("no session file"), std::string::npos) << refused.err;
+    EXPECT_EQ(*read_file(other, 100), "precious");
+    EXPECT_EQ(cellar({"chat", kModel, "--session", other, "--session-new"}, "My name is Ada.\n").code, 0);
+    EXPECT_NE(*read_file(other, size_t{1} << 24), "precious");
+    std::filesystem::remove(session);
+}
+
 TEST(Config, FlagBeatsEnvironmentBeatsDefault) {
     const auto line = [](const Outcome& outcome, const std::string& name) {
         const size_t at = outcome.out.find(name);

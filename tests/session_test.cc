@@ -32,7 +32,9 @@ std::string fresh_path(const std::string& name) {
     return path;
 }
 
-std::string bytes_of(const std::string& path) { return *read_file(path, size_t{1} << 28); }
+std::string bytes_of(const std::string& path) {
+    return *read_file(path, size_t{1} << 28);
+}
 
 std::unique_ptr<Session> open(const std::string& path, Engine& engine) {
     auto session = Session::open(path, engine);
@@ -46,7 +48,9 @@ std::vector<float> next_logits(Engine& engine, SeqId seq, const std::vector<int3
     return logits ? std::vector<float>(logits->begin(), logits->end()) : std::vector<float>();
 }
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) { return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0; }
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
 
 struct Case {
     const char* recipe;
@@ -218,7 +222,8 @@ TEST_P(Sessions, TheFileIsAsSmallAsItsRows) {
     ASSERT_TRUE(session->save({&source, 1}));
     uint64_t rows = 0;
     for (size_t g = 0; g < engine_->cache().spec().groups.size(); ++g)
-        for (const kv::Run& run : engine_->cache().runs(seq, static_cast<int>(g))) rows += static_cast<uint64_t>(run.len) * engine_->cache().spec().groups[g].cell_bytes();
+        for (const kv::Run& run : engine_->cache().runs(seq, static_cast<int>(g)))
+            rows += static_cast<uint64_t>(run.len) * engine_->cache().spec().groups[g].cell_bytes();
     EXPECT_LE(std::filesystem::file_size(path_), rows + rows / 50 + 65536);
     struct stat info {};
     ASSERT_EQ(stat(path_.c_str(), &info), 0);
@@ -250,7 +255,8 @@ TEST_P(Sessions, AFileThatChangesALotIsWrittenAnew) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Sessions,
-                         testing::Values(Case{"llama", kv::RowFormat::F16}, Case{"llama", kv::RowFormat::F32}, Case{"qwen3-hd80", kv::RowFormat::Q8_0}, Case{"qwen3", kv::RowFormat::BF16},
+                         testing::Values(Case{"llama", kv::RowFormat::F16}, Case{"llama", kv::RowFormat::F32},
+                                         Case{"qwen3-hd80", kv::RowFormat::Q8_0}, Case{"qwen3", kv::RowFormat::BF16},
                                          Case{"olmo2", kv::RowFormat::F16}, Case{"smollm3", kv::RowFormat::Q8_0}),
                          [](const auto& info) {
                              std::string out = fmt::format("{}_{}", info.param.recipe, kv::name(info.param.format));
@@ -347,7 +353,8 @@ TEST_F(Safety, AFirstSaveThatFailsLeavesNoFile) {
         ASSERT_FALSE(saved);
         EXPECT_EQ(saved.error().kind, ErrorKind::Full);
         session.reset();
-        for (const auto& entry : std::filesystem::directory_iterator(CELLAR_BINARY_DIR)) EXPECT_FALSE(entry.path().string().starts_with(path_)) << entry.path();
+        for (const auto& entry : std::filesystem::directory_iterator(CELLAR_BINARY_DIR))
+            EXPECT_FALSE(entry.path().string().starts_with(path_)) << entry.path();
     }
 }
 
@@ -395,12 +402,17 @@ TEST_F(Safety, DamagedFilesAreRefusedOrEqual) {
     for (int i = 0; i < kMutations; ++i) {
         std::string bad = good;
         switch (random() % 4) {
-            case 0: bad.resize(random() % bad.size()); break;
-            case 1: bad[random() % bad.size()] ^= static_cast<char>(1 << (random() % 8)); break;
+            case 0:
+                bad.resize(random() % bad.size());
+                break;
+            case 1:
+                bad[random() % bad.size()] ^= static_cast<char>(1 << (random() % 8));
+                break;
             case 2:
                 for (int k = 0; k < 8; ++k) bad[random() % bad.size()] = static_cast<char>(random());
                 break;
-            default: bad.insert(random() % bad.size(), std::string(1 + random() % 100, static_cast<char>(random())));
+            default:
+                bad.insert(random() % bad.size(), std::string(1 + random() % 100, static_cast<char>(random())));
         }
         std::ofstream(path_, std::ios::binary) << bad;
         const std::string found = look();

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "text/detokenizer.h"
+#include "text/template/json_input.h"
 
 namespace cellar {
 namespace {
@@ -178,6 +179,69 @@ Result<Answer> Conversation::reply(std::vector<Message> messages, const Generate
         std::swap(messages_, messages);
     }
     return result;
+}
+
+std::string Conversation::state() const {
+    nlohmann::ordered_json out;
+    out["version"] = 1;
+    out["system"] = options_.system;
+    auto& messages = out["messages"] = nlohmann::ordered_json::array();
+    for (const Message& message : messages_) messages.push_back({{"role", message.role}, {"content", message.content}});
+    out["text"] = text_;
+    auto& marks = out["marks"] = nlohmann::ordered_json::array();
+    for (const Mark& mark : marks_) marks.push_back({mark.text, mark.tokens});
+    // The sequence holds the others.
+    const auto held = static_cast<size_t>(std::min<int64_t>(engine_.cache().length(seq_), static_cast<int64_t>(tokens_.size())));
+    out["tokens"] = tokens_.size();
+    out["last_tokens"] = std::vector<int32_t>(tokens_.begin() + static_cast<std::ptrdiff_t>(held), tokens_.end());
+    return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+Result<void> Conversation::resume(const std::string& state) {
+    CELLAR_TRY(const nlohmann::ordered_json json, jinja::parse_json_bounded(state));
+    const auto refuse = [](std::string_view what) { return fail("the saved chat is damaged: {}", what); };
+    try {
+        if (json.at("version") != 1) return refuse("its version is not known");
+        std::vector<Message> messages;
+        for (const auto& message : json.at("messages")) messages.push_back({message.at("role"), message.at("content")});
+        std::string text = json.at("text");
+        const std::vector<int32_t> last = json.at("last_tokens");
+        const size_t count = json.at("tokens");
+        const auto held = static_cast<size_t>(engine_.cache().length(seq_));
+        if (count < last.size() || count - last.size() > held) return refuse("its rows are missing");
+        std::vector<Token> stored(count - last.size());
+        engine_.cache().copy_tokens(seq_, {0, static_cast<int32_t>(stored.size())}, stored);
+        std::vector<int32_t> tokens;
+        for (const Token& token : stored) tokens.push_back(token.id);
+        for (const int32_t id : last) {
+            if (id < 0 || id >= engine_.model().config().vocabulary) return refuse("a token is outside the vocabulary");
+            tokens.push_back(id);
+        }
+        std::vector<Mark> marks;
+        for (const auto& mark : json.at("marks")) {
+            marks.push_back({mark.at(0), mark.at(1)});
+            if (marks.back().text > text.size() || marks.back().tokens > tokens.size()) return refuse("a mark is outside its text");
+        }
+        std::string system = json.at("system");
+        options_.system = std::move(system);
+        messages_ = std::move(messages);
+        text_ = std::move(text);
+        tokens_ = std::move(tokens);
+        marks_ = std::move(marks);
+        return {};
+    } catch (const nlohmann::json::exception& error) {
+        return refuse("a field is missing or of another type");
+    }
+}
+
+Result<std::unique_ptr<Conversation>> Conversation::fork() const {
+    CELLAR_TRY(const SeqId seq, engine_.cache().fork(seq_, engine_.cache().length(seq_)));
+    std::unique_ptr<Conversation> out(new Conversation(engine_, options_, template_, seq));
+    out->messages_ = messages_;
+    out->text_ = text_;
+    out->tokens_ = tokens_;
+    out->marks_ = marks_;
+    return out;
 }
 
 bool Conversation::undo() {

@@ -62,6 +62,14 @@ class Conversation {
     void clear();                       // forgets all turns, keeps the system text
     void set_system(std::string text);  // from the next turn on
 
+    // What belongs to the chat beside the rows of its sequence, as text: messages, system text, the tokens behind the text.
+    [[nodiscard]] std::string state() const;
+    // Takes a state over, into a chat whose sequence already holds the rows that were saved with it. Refuses what is no state, or does not
+    // belong to these rows; the chat is then as it was.
+    Result<void> resume(const std::string& state);
+    // A chat that goes on from here on its own, and shares every row so far.
+    [[nodiscard]] Result<std::unique_ptr<Conversation>> fork() const;
+
     // The prompt as the template renders it, with the system message and everything said so far.
     [[nodiscard]] Result<std::string> render() const;
     // As it would be after the user said this.

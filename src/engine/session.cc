@@ -60,7 +60,9 @@ uint64_t weight_hash(const gguf::File& file) {
     return hash;
 }
 
-bool decides_use(const std::string& name) { return !name.starts_with("format.") && name != "numbers"; }
+bool decides_use(const std::string& name) {
+    return !name.starts_with("format.") && name != "numbers";
+}
 
 std::vector<kv::Run> without_cells(std::span<const kv::Run> runs) {
     std::vector<kv::Run> out;
@@ -105,7 +107,8 @@ Fingerprint fingerprint(const Engine& engine) {
     const kv::CacheSpec& spec = engine.cache().spec();
     for (size_t g = 0; g < spec.groups.size(); ++g) {
         const kv::GroupSpec& group = spec.groups[g];
-        std::string rows = fmt::format("keeps {} {} {}, {} layers", static_cast<int>(group.keep.kind), group.keep.size, group.keep.sinks, group.planes);
+        std::string rows =
+            fmt::format("keeps {} {} {}, {} layers", static_cast<int>(group.keep.kind), group.keep.size, group.keep.sinks, group.planes);
         for (const kv::RowSpec& row : group.rows) {
             rows += fmt::format(", {} {}x{}", row.name, row.heads, row.width);
             out[fmt::format("format.{}.{}", g, row.name)] = std::string(kv::name(row.format));
@@ -160,11 +163,13 @@ Result<void> Session::read() {
         CELLAR_TRY(const uint32_t pure, in.read<uint32_t>("branch purity"));
         CELLAR_TRY(const uint64_t host, in.read<uint64_t>("host state"));
         CELLAR_TRY(const uint32_t parts, in.read<uint32_t>("parts"));
-        if (length > static_cast<uint32_t>(INT32_MAX) || pure > length) return fail("{}: branch '{}' has {} tokens, {} of them pure", path(), branch.name, length, pure);
+        if (length > static_cast<uint32_t>(INT32_MAX) || pure > length)
+            return fail("{}: branch '{}' has {} tokens, {} of them pure", path(), branch.name, length, pure);
         branch.length = static_cast<int32_t>(length);
         branch.pure = static_cast<int32_t>(pure);
         const auto host_section = file_->sections().find(host);
-        if (host_section == file_->sections().end() || host_section->second.kind != SectionKind::Host) return fail("{}: branch '{}' lacks its host state", path(), branch.name);
+        if (host_section == file_->sections().end() || host_section->second.kind != SectionKind::Host)
+            return fail("{}: branch '{}' lacks its host state", path(), branch.name);
         const auto text = file_->content(host);
         branch.host.assign(reinterpret_cast<const char*>(text.data()), text.size());
         Stored stored;
@@ -180,7 +185,8 @@ Result<void> Session::read() {
                 return fail("{}: branch '{}': its part {} is not where it should be", path(), branch.name, p);
             // Everything is looked at now, before anything is used.
             CELLAR_TRY(const kv::Piece piece, kv::parse_piece(file_->content(part.piece), path(), engine_.cache().spec()));
-            if (part.lo < piece.positions.lo || part.hi > piece.positions.hi) return fail("{}: branch '{}': its part {} is not in its piece", path(), branch.name, p);
+            if (part.lo < piece.positions.lo || part.hi > piece.positions.hi)
+                return fail("{}: branch '{}': its part {} is not in its piece", path(), branch.name, p);
             const int64_t vocabulary = engine_.model().config().vocabulary;
             for (const Token& token : piece.tokens)
                 if (token.id < 0 || token.id >= vocabulary) return fail("{}: token {} is outside the vocabulary of {}", path(), token.id, vocabulary);
@@ -202,7 +208,8 @@ Result<Session::Restored> Session::restore(const std::string& name, SeqId seq, i
     const Branch* branch = find(name);
     if (branch == nullptr) return fail("{}: there is no branch '{}'", path(), name);
     const int32_t length = std::min(branch->length, at_most);
-    if (length > engine_.context()) return fail(ErrorKind::Full, "{}: branch '{}' has {} tokens, but the context holds {}: raise --ctx", path(), name, length, engine_.context());
+    if (length > engine_.context())
+        return fail(ErrorKind::Full, "{}: branch '{}' has {} tokens, but the context holds {}: raise --ctx", path(), name, length, engine_.context());
     Restored out;
     Stored& stored = stored_[name];
     for (const Part& part : stored.parts) {
@@ -262,7 +269,8 @@ int32_t Session::reusable(const Stored& stored, const Stored& wanted, bool same_
     return n;
 }
 
-Result<Session::Stored> Session::add_branch(SessionFile::Save& save, const Source& source, const std::map<std::string, Stored>& saved, Saved& report) {
+Result<Session::Stored> Session::add_branch(SessionFile::Save& save, const Source& source, const std::map<std::string, Stored>& saved,
+                                            Saved& report) {
     const kv::Cache& cache = engine_.cache();
     Stored wanted = describe(*source.seq);
     wanted.own_format = true;
@@ -303,7 +311,9 @@ Result<Session::Stored> Session::add_branch(SessionFile::Save& save, const Sourc
     if (reuse < length) {
         const kv::Interval rest{reuse, length};
         const uint64_t bytes = kv::piece_bytes(cache, *source.seq, rest);
-        CELLAR_TRY(const uint64_t piece, save.add(SectionKind::Piece, bytes, [&](const SessionFile::Save::Sink& sink) { return kv::write_piece(cache, *source.seq, rest, sink); }));
+        CELLAR_TRY(const uint64_t piece, save.add(SectionKind::Piece, bytes, [&](const SessionFile::Save::Sink& sink) {
+            return kv::write_piece(cache, *source.seq, rest, sink);
+        }));
         wanted.parts.push_back({piece, reuse, length, 0});
         report.tokens_written += length - reuse;
         report.bytes_written += bytes;

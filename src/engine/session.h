@@ -29,8 +29,8 @@ class Session {
     };
     struct Restored {
         int32_t length = 0;
-        bool converted = false;     // rows were stored in another format
-        bool other_numbers = false; // rows were computed on another numeric path
+        bool converted = false;      // rows were stored in another format
+        bool other_numbers = false;  // rows were computed on another numeric path
         [[nodiscard]] bool coloured() const { return converted || other_numbers; }
     };
     struct Saved {

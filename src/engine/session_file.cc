@@ -25,7 +25,9 @@ constexpr uint64_t kHeaderBytes = 64;
 constexpr uint64_t kSectionHeaderBytes = 40;
 constexpr uint64_t kCommitEntryBytes = 40;
 
-uint64_t padded(uint64_t bytes) { return (bytes + 7) / 8 * 8; }
+uint64_t padded(uint64_t bytes) {
+    return (bytes + 7) / 8 * 8;
+}
 
 tl::unexpected<Error> system_error(const std::string& path, const char* what, int error) {
     return fail(error == ENOSPC ? ErrorKind::Full : ErrorKind::System, "{}: {}: {}", path, what, std::strerror(error));
@@ -148,7 +150,8 @@ std::vector<std::byte> commit_content(uint64_t saves, const std::map<uint64_t, S
 bool holds(std::span<const std::byte> file, const Commit& commit) {
     return std::all_of(commit.alive.begin(), commit.alive.end(), [&](const Section& s) {
         const auto found = section_at(file, s.offset);
-        return found && found->id == s.id && found->kind == s.kind && found->length == s.length && found->checksum == s.checksum && verifies(file, *found);
+        return found && found->id == s.id && found->kind == s.kind && found->length == s.length && found->checksum == s.checksum &&
+               verifies(file, *found);
     });
 }
 

@@ -116,7 +116,8 @@ Result<Piece::Group> read_group(ByteReader& in, std::string_view source, const G
         std::memcpy(&run.len, raw.data() + i * 12 + 4, 4);
         std::memcpy(&run.turn, raw.data() + i * 12 + 8, 4);
         if (run.pos < reached || run.len < 1 || run.len > positions.hi - run.pos)
-            return fail("{}: group {}: run {} of {} positions from {} is not within [{}, {})", source, index, i, run.len, run.pos, reached, positions.hi);
+            return fail("{}: group {}: run {} of {} positions from {} is not within [{}, {})", source, index, i, run.len, run.pos, reached,
+                        positions.hi);
         run.cell = held;
         held += run.len;
         reached = run.end();
