@@ -44,6 +44,7 @@ TEST(TemplateLimits, LoopsEndByStepsOrTime) {
     const std::string nested = times("{% for x in range(99999) %}", 4) + times("{% endfor %}", 4);
     RenderOptions hasty = strict();
     hasty.limits.time = std::chrono::milliseconds(100);
+    hasty.limits.memory_bytes = 64 << 20;  // so that time is what runs out first, on a fast machine too
     RenderOptions few = strict();
     few.limits.steps = 10'000;
     expect_refused(nested, "the limit of 100 ms", hasty);

@@ -59,8 +59,11 @@ RC_GTEST_PROP(TemplateDict, IsAListOfPairsWithUniqueKeys, ()) {
         const std::string name = (key % 3 == 0 ? "s" : "n") + std::to_string(key / 3);
         dict->set(k, Value::integer(value));
         const auto at = std::find_if(model.begin(), model.end(), [&](const auto& pair) { return pair.first == name; });
-        if (at == model.end()) model.emplace_back(name, value);
-        if (at != model.end()) at->second = value;
+        if (at == model.end()) {
+            model.emplace_back(name, value);
+        } else {
+            at->second = value;
+        }
         RC_ASSERT(dict->entries.size() == model.size());
         RC_ASSERT(dict->find(k)->as_int() == value);
     }
