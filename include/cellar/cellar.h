@@ -18,8 +18,8 @@ extern "C" {
 
 /* Grows when something that is here changes; new functions, and new fields at the end of options, leave it. */
 #define CELLAR_ABI_VERSION 1
-uint32_t cellar_abi_version(void);  /* of the library; a program checks that it is its own CELLAR_ABI_VERSION */
-const char* cellar_version(void);   /* "0.1.0" */
+uint32_t cellar_abi_version(void); /* of the library; a program checks that it is its own CELLAR_ABI_VERSION */
+const char* cellar_version(void);  /* "0.1.0" */
 
 typedef enum cellar_code {
     CELLAR_OK = 0,
@@ -117,7 +117,9 @@ typedef struct cellar_generate_options {
 } cellar_generate_options;
 void cellar_generate_options_init(cellar_generate_options* options);
 
-typedef struct cellar_message { const char *role, *content; } cellar_message;
+typedef struct cellar_message {
+    const char *role, *content;
+} cellar_message;
 
 cellar_code cellar_session_open(cellar_engine* engine, const cellar_session_options* options, cellar_session** out, cellar_error* error);
 void cellar_session_close(cellar_session* session);
@@ -126,7 +128,8 @@ cellar_code cellar_chat(cellar_session* session, const cellar_message* messages,
                         cellar_answer** out, cellar_error* error);
 cellar_code cellar_again(cellar_session* session, const cellar_generate_options* options, cellar_answer** out, cellar_error* error);
 cellar_code cellar_undo(cellar_session* session, int* undone, cellar_error* error);
-cellar_code cellar_generate(cellar_session* session, const char* text, const cellar_generate_options* options, cellar_answer** out, cellar_error* error);
+cellar_code cellar_generate(cellar_session* session, const char* text, const cellar_generate_options* options, cellar_answer** out,
+                            cellar_error* error);
 cellar_code cellar_generate_tokens(cellar_session* session, const int32_t* prompt, size_t count, const cellar_generate_options* options,
                                    cellar_answer** out, cellar_error* error);
 /* logits: room for `vocabulary` floats, or NULL. */

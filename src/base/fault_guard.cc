@@ -81,8 +81,8 @@ void install_handler() {
 
 FaultGuard* watch_mapping(const std::string& path, std::span<const std::byte> range) {
     install_handler();
-    FaultGuard* guard = take_guard();
     const std::string line = fmt::format("error: a file became shorter or unreadable while it was in use: {}\n", escaped(path, 4096));
+    FaultGuard* guard = take_guard();
     guard->line_bytes = std::min(line.size(), guard->line.size());
     std::memcpy(guard->line.data(), line.data(), guard->line_bytes);
     guard->line[guard->line_bytes - 1] = '\n';

@@ -108,7 +108,7 @@ MappedFile::~MappedFile() {
 
 void MappedFile::close() noexcept {
     if (data_ == nullptr) return;
-    unwatch_mapping(guard_);
+    if (guard_ != nullptr) unwatch_mapping(guard_);  // none: memory ran out while it was opened
     ::munmap(const_cast<std::byte*>(data_), size_);
     data_ = nullptr;
 }

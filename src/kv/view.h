@@ -32,15 +32,15 @@ struct RowTable {
 struct SeqView {
     int32_t first_token = 0;
     int32_t tokens = 0;
-    int32_t first_pos = 0;       // position of the first of these tokens; the others follow without a gap
+    int32_t first_pos = 0;  // position of the first of these tokens; the others follow without a gap
     std::span<const Run> runs;
 };
 
 struct GroupView {
     Keep keep;
-    std::span<const RowTable> rows;    // as GroupSpec::rows
-    std::span<const SeqView> seqs;     // every token of the batch belongs to exactly one
-    std::span<const Visible> visible;  // [tokens]
+    std::span<const RowTable> rows;        // as GroupSpec::rows
+    std::span<const SeqView> seqs;         // every token of the batch belongs to exactly one
+    std::span<const Visible> visible;      // [tokens]
     std::span<const int32_t> write_cells;  // [tokens]; the cell that the token's rows go to
 };
 

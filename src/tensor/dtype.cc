@@ -40,7 +40,9 @@ const DTypeInfo& info(DType type) {
     return *found;
 }
 
-DTypeList all_dtypes() { return {kTypes.data(), kTypes.data() + kTypes.size()}; }
+DTypeList all_dtypes() {
+    return {kTypes.data(), kTypes.data() + kTypes.size()};
+}
 
 size_t row_bytes(DType type, int64_t n) {
     const DTypeInfo& t = info(type);

@@ -37,7 +37,9 @@ struct DTypeInfo {
 // nullptr for a number that is no known type.
 const DTypeInfo* find_dtype(uint32_t number);
 const DTypeInfo& info(DType type);
-inline std::string_view name(DType type) { return info(type).name; }
+inline std::string_view name(DType type) {
+    return info(type).name;
+}
 
 // All types, in the order of their numbers.
 struct DTypeList {

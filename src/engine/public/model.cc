@@ -36,11 +36,12 @@ cellar::Result<const text::Tokenizer*> words_of(const model::Model& model) {
     return model.tokenizer();
 }
 
-// Sessions that fill the whole room, as long as they can be.
+// Lengths of sessions that fill the whole room, each as long as it can be. A block belongs to one of them.
 std::vector<int64_t> full_room(const cellar::EngineOptions& options) {
+    constexpr int64_t kBlock = 32;
     int64_t left = options.cells == 0 ? options.context : options.cells;
     std::vector<int64_t> lengths;
-    for (; left > 0 && static_cast<int>(lengths.size()) < options.max_seqs; left -= lengths.back())
+    for (; left > 0 && static_cast<int>(lengths.size()) < options.max_seqs; left -= (lengths.back() + kBlock - 1) / kBlock * kBlock)
         lengths.push_back(std::min(left, options.context));
     return lengths;
 }

@@ -130,11 +130,10 @@ class Folder {
     }
 
     void fold_tile(const Tile& tile, const AttendState& state) {
+        const int v_blocks = shape_.packed_values ? (shape_.v_width + kPackedBlock - 1) / kPackedBlock : 0;
+        for (int b = 0; b < v_blocks; ++b) gather_scales(tile.values, b * kPackedBlockBytes, space_.value_halves + b * kTile);
         score_tile(tile);
-        if (shape_.packed_values) {
-            for (int b = 0; b * kPackedBlock < shape_.v_width; ++b)
-                gather_scales(tile.values, b * kPackedBlockBytes, space_.value_scales + b * kTile);
-        }
+        for (int b = 0; b < v_blocks; ++b) widen_scales(space_.value_halves + b * kTile, space_.value_scales + b * kTile);
         if (!from_cells_) {
             for (uint32_t left = tile.any; left != 0; left &= left - 1) {
                 const int lane = std::countr_zero(left);
@@ -231,7 +230,7 @@ class Folder {
 
     // One block of the K rows, as multiply_packed wants it.
     void turn_packed(const Rows& keys, ptrdiff_t at) {
-        gather_scales(keys, at, space_.key_scales);
+        gather_scales(keys, at, space_.key_halves);
         for (int i = 0; i < kTile; ++i) fetch(keys.next[i] + at);
 #if HWY_TARGET == HWY_AVX3_DL
         turn_block(keys, at, 0x80808080U, reinterpret_cast<uint32_t*>(space_.keys));
@@ -245,6 +244,7 @@ class Folder {
             for (int k = 0; k < kPackedBlock; ++k) space_.keys[k * kTile + i] = static_cast<float>(static_cast<int8_t>(keys.at[i][at + 2 + k]));
         }
 #endif
+        widen_scales(space_.key_halves, space_.key_scales);
     }
 
     // The rows' queries, turned back by `turn`, scaled, in chunks.
@@ -324,6 +324,7 @@ class Folder {
         product.a = scaled;
         for (int column = 0; column < shape_.v_padded; column += kPackedBlock) {
             scale_weights(weights, space_.value_scales + column, count, scaled);
+            product.start = Start::Scaled;
             add_values(tile, count, seen, column, std::min(kPackedBlock, shape_.v_padded - column), product);
             product.c += kPackedBlock;
         }
@@ -338,7 +339,7 @@ class Folder {
     }
 
     // Adds the weighed values of some columns. The chain of additions passes over positions that are not seen: they may hold anything.
-    void add_values(const Tile& tile, int count, uint32_t seen, int column, int columns, Product product) const {
+    void add_values(const Tile& tile, int count, uint32_t seen, int column, int columns, Product& product) const {
         for (uint64_t left = seen; left != 0;) {
             product.first = std::countr_zero(left);
             product.last = product.first + std::countr_one(left >> product.first);

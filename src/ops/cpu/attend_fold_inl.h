@@ -17,8 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace cellar::ops::HWY_NAMESPACE {
 namespace {
 
-// Rows that share the loads of a tile: as many as leave their accumulators in registers.
-constexpr int kMostRows = kLanes == 16 ? 12 : 6;
+// Rows that share the loads of a tile: enough to be bound by arithmetic, few enough to leave their accumulators in registers.
+constexpr int kMostRows = kLanes == 16 ? 8 : 6;
 
 enum class Start { Zero, Given, Scaled };
 
@@ -33,30 +33,31 @@ struct Product {
     int c_stride;
 };
 
+// For M rows and C vectors of columns; a, factors and c are those of the part. (Values, not a copy of the product: a copy waits for the
+// stores that made it.)
 template <int M, int C, int kStride, class Tile>
-void multiply(const Product& x, Tile tile) {
+void multiply(const float* HWY_RESTRICT a, int first, int last, Start start, const float* factors, float* c, int c_stride, Tile tile) {
     const DF d;
     VF sum[M][C];
     for (int m = 0; m < M; ++m) {
-        for (int j = 0; j < C; ++j) sum[m][j] = x.start == Start::Zero ? hn::Zero(d) : hn::Load(d, x.c + m * x.c_stride + j * kLanes);
+        for (int j = 0; j < C; ++j) sum[m][j] = start == Start::Zero ? hn::Zero(d) : hn::Load(d, c + m * c_stride + j * kLanes);
     }
-    if (x.start == Start::Scaled) {
+    if (start == Start::Scaled) {
         for (int m = 0; m < M; ++m) {
-            for (int j = 0; j < C; ++j) sum[m][j] = hn::Mul(sum[m][j], hn::Set(d, x.factors[m]));
+            for (int j = 0; j < C; ++j) sum[m][j] = hn::Mul(sum[m][j], hn::Set(d, factors[m]));
         }
     }
-    const float* HWY_RESTRICT a = x.a;
-    for (int k = x.first; k < x.last; ++k) {
+    for (int k = first; k < last; ++k) {
         VF right[C];
         for (int j = 0; j < C; ++j) right[j] = tile(k, j);
-        tile.fetch_next(k);
+        tile.template fetch_next<C>(k);
         for (int m = 0; m < M; ++m) {
             const VF left = hn::Set(d, a[m * kStride + k]);
             for (int j = 0; j < C; ++j) sum[m][j] = hn::MulAdd(left, right[j], sum[m][j]);
         }
     }
     for (int m = 0; m < M; ++m) {
-        for (int j = 0; j < C; ++j) hn::Store(sum[m][j], d, x.c + m * x.c_stride + j * kLanes);
+        for (int j = 0; j < C; ++j) hn::Store(sum[m][j], d, c + m * c_stride + j * kLanes);
     }
 }
 
@@ -76,21 +77,27 @@ HWY_INLINE void for_row_blocks(int rows, const Run& run) {
     }
 }
 
-// The product for any number of rows and columns; columns is a multiple of the lanes.
+// The product for any number of rows and columns. Columns are a multiple of the lanes, and all of a tile where they are positions.
 template <int kStride, class Tile>
 void multiply_all(int rows, int columns, const Product& x, const Tile& tile) {
-    for_row_blocks(rows, [&](int first, auto m) HWY_ATTR {
+    for_row_blocks(rows, [&](int row, auto m) HWY_ATTR {
         constexpr int kRows = decltype(m)::value;
-        Product part = x;
-        part.a += first * kStride;
-        part.c += first * x.c_stride;
-        part.factors += first;
+        const float* a = x.a + row * kStride;
+        const float* factors = x.factors + row;
+        float* c = x.c + row * x.c_stride;
         int column = 0;
-        for (; column + 2 * kLanes <= columns; column += 2 * kLanes) {
-            multiply<kRows, 2, kStride>(part, tile.from(column));
-            part.c += 2 * kLanes;
+        if constexpr (kLanes == 16 && kRows <= 4 && kStride == kTile) {
+            // Few rows have few chains of additions, which would wait for each other.
+            for (; column + 4 * kLanes <= columns; column += 4 * kLanes) {
+                multiply<kRows, 4, kStride>(a, x.first, x.last, x.start, factors, c + column, x.c_stride, tile.from(column));
+            }
         }
-        if (column < columns) multiply<kRows, 1, kStride>(part, tile.from(column));
+        for (; column + 2 * kLanes <= columns; column += 2 * kLanes) {
+            multiply<kRows, 2, kStride>(a, x.first, x.last, x.start, factors, c + column, x.c_stride, tile.from(column));
+        }
+        if constexpr (kStride == kTile) {
+            if (column < columns) multiply<kRows, 1, kStride>(a, x.first, x.last, x.start, factors, c + column, x.c_stride, tile.from(column));
+        }
     });
 }
 

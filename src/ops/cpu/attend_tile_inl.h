@@ -185,16 +185,19 @@ inline void turn_slowly(kv::RowFormat format, const Rows& rows, int first, int n
     }
 }
 
-// The scales of one block of each position.
-inline void gather_scales(const Rows& rows, ptrdiff_t at, float* scales /* [kTile] */) {
-    HWY_ALIGN uint16_t half[kTile];
-    for (int i = 0; i < kTile; ++i) std::memcpy(&half[i], rows.at[i] + at, sizeof half[i]);
+// The scales of one block of each position, in two steps with other work between them: a vector cannot be read soon after its
+// elements were written one by one.
+HWY_INLINE void gather_scales(const Rows& rows, ptrdiff_t at, uint16_t* halves /* [kTile] */) {
+    for (int i = 0; i < kTile; ++i) std::memcpy(halves + i, rows.at[i] + at, sizeof halves[i]);
+}
+
+HWY_INLINE void widen_scales(const uint16_t* halves, float* scales /* [kTile] */) {
 #if HWY_TARGET != HWY_SCALAR
     for (int i = 0; i < kTile; i += kLanes) {
-        hn::Store(load_half<kv::RowFormat::F16>(reinterpret_cast<const std::byte*>(half + i)), DF(), scales + i);
+        hn::Store(load_half<kv::RowFormat::F16>(reinterpret_cast<const std::byte*>(halves + i)), DF(), scales + i);
     }
 #else
-    for (int i = 0; i < kTile; ++i) scales[i] = f16_to_f32(half[i]);
+    for (int i = 0; i < kTile; ++i) scales[i] = f16_to_f32(halves[i]);
 #endif
 }
 
@@ -234,6 +237,7 @@ struct FloatTile {
     int stride;
 
     HWY_INLINE VF operator()(int k, int j) const { return hn::Load(DF(), data + k * stride + j * kLanes); }
+    template <int C>
     HWY_INLINE void fetch_next(int /*k*/) const {}
     [[nodiscard]] FloatTile from(int column) const { return {data + column, stride}; }
 };
@@ -245,6 +249,7 @@ struct HalfTile {
     const uint16_t* data;
 
     HWY_INLINE VF operator()(int k, int j) const { return widen_half<format>(hn::Load(hn::Half<D16>(), data + k * kTile + j * kLanes)); }
+    template <int C>
     HWY_INLINE void fetch_next(int /*k*/) const {}
     [[nodiscard]] HalfTile from(int column) const { return {data + column}; }
 };
@@ -265,9 +270,10 @@ struct CellTile {
             return load_half<format>(rows->at[k] + at + 2 * j * kLanes);
         }
     }
+    template <int C>
     HWY_INLINE void fetch_next(int k) const {
-        fetch(rows->next[k] + at);
-        if constexpr (format == kv::RowFormat::F32) fetch(rows->next[k] + at + 64);
+        constexpr int kBytes = C * kLanes * (format == kv::RowFormat::F32 ? 4 : format == kv::RowFormat::Q8_0 ? 1 : 2);
+        for (int i = 0; i < kBytes; i += 64) fetch(rows->next[k] + at + i);
     }
     [[nodiscard]] CellTile from(int more) const { return {rows, element_at(format, column + more), column + more}; }
 };

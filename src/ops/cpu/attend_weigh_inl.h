@@ -52,7 +52,10 @@ HWY_INLINE void raise_most(const Weighing& x, int rows) {
             }
             top = hn::Max(top, v);
         }
-        const float most = std::max(x.most[r], hn::GetLane(hn::MaxOfLanes(d, top)));
+        // Behind the first tiles the largest score seldom rises.
+        x.corrections[r] = 0.0F;
+        if (hn::AllFalse(d, hn::Gt(top, hn::Set(d, x.most[r])))) continue;
+        const float most = hn::GetLane(hn::MaxOfLanes(d, top));
         x.corrections[r] = x.most[r] - most;
         x.most[r] = most;
     }

@@ -39,10 +39,8 @@ const Ops& cpu() {
         .activate = impl::activate,
         .activate_mul = impl::activate_mul,
         .soft_cap = impl::soft_cap,
-        .embed =
-            [](const WeightMatrix& table, const int32_t* ids, int64_t count, MatOut y, ThreadTeam& team) {
-                table.packed ? impl::packed_embed(table, ids, count, y, team) : impl::embed(table, ids, count, y, team);
-            },
+        .embed = [](const WeightMatrix& table, const int32_t* ids, int64_t count, MatOut y,
+                    ThreadTeam& team) { table.packed ? impl::packed_embed(table, ids, count, y, team) : impl::embed(table, ids, count, y, team); },
         .gather_rows = impl::gather_rows,
         .route = impl::route,
         .combine_experts = impl::combine_experts,
