@@ -38,7 +38,11 @@ class ChatLoop {
 
   private:
     enum class Turn { Say, Again };
-    std::optional<std::string> read_message();
+    struct Input {
+        std::string text;
+        bool quoted = false;  // never a command
+    };
+    std::optional<Input> read_message();
     bool command(const std::string& line);  // false: leave
     void answer(Turn turn, const std::string& text);
     void show_stats() const;
@@ -56,7 +60,7 @@ class ChatLoop {
 };
 
 // A message of one or several lines; nothing at the end of input.
-std::optional<std::string> ChatLoop::read_message() {
+std::optional<ChatLoop::Input> ChatLoop::read_message() {
     std::string message;
     bool quoted = false;
     bool more = false;
@@ -72,10 +76,10 @@ std::optional<std::string> ChatLoop::read_message() {
             say("Ctrl-C again, or /exit, leaves");
             continue;
         }
-        if (!line) return message.empty() ? std::nullopt : std::optional(message);
+        if (!line) return message.empty() ? std::nullopt : std::optional(Input{message, quoted});
         interrupted_before = false;
         if (*line == "\"\"\"") {
-            if (quoted) return message;
+            if (quoted) return Input{message, true};
             quoted = true;
             continue;
         }
@@ -86,7 +90,7 @@ std::optional<std::string> ChatLoop::read_message() {
         more = line->ends_with('\\');
         if (more) line->back() = '\n';
         message += *line;
-        if (!more && message.find_first_not_of(" \t\n") != std::string::npos) return message;
+        if (!more && message.find_first_not_of(" \t\n") != std::string::npos) return Input{message, false};
         if (!more) message.clear();
     }
 }
@@ -199,13 +203,15 @@ bool ChatLoop::command(const std::string& line) {
 
 int ChatLoop::loop() {
     while (auto message = read_message()) {
-        if (message->starts_with('/')) {
-            if (!command(*message)) break;
+        if (!message->quoted && message->text.starts_with('/')) {
+            if (!command(message->text)) break;
         } else {
-            answer(Turn::Say, *message);
+            answer(Turn::Say, message->text);
         }
         if (std::ferror(stdout) != 0) break;
     }
+    // What was changed without a turn: undone, forked, cleared.
+    if (auto saved = branches_.save_if_wanted(); !saved) say(saved.error().message);
     return exit_;
 }
 

@@ -1,8 +1,14 @@
 #include "apps/chat_branches.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
+#include <sys/file.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
 
 #include "apps/terminal.h"
 #include "base/units.h"
@@ -10,9 +16,22 @@
 namespace cellar::apps {
 namespace {
 
-// The branch that is in use is saved first.
 bool is_branch_name(const std::string& name) {
     return !name.empty() && name.size() <= 64 && name.find_first_of(" \t/\n") == std::string::npos;
+}
+
+// Moves a file out of the way, unless somebody works with it.
+Result<void> set_aside(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT) return {};
+    if (fd < 0) return fail(ErrorKind::System, "{}: cannot be replaced: {}", path, std::strerror(errno));
+    const bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    const bool moved = locked && std::rename(path.c_str(), (path + ".old").c_str()) == 0;
+    const int error = errno;
+    close(fd);
+    if (!locked) return fail(ErrorKind::System, "{}: another process has this session open", path);
+    if (!moved) return fail(ErrorKind::System, "{}: cannot be replaced: {}", path, std::strerror(error));
+    return {};
 }
 
 }  // namespace
@@ -21,10 +40,14 @@ Result<ChatBranches> ChatBranches::open(Engine& engine, const ConversationOption
     ChatBranches out(engine, options);
     if (begin_anew && path.empty()) return fail("--session-new needs --session FILE");
     if (!path.empty()) {
-        if (begin_anew && unlink(path.c_str()) != 0 && errno != ENOENT) return fail(ErrorKind::System, "{}: cannot be replaced", path);
+        if (begin_anew) CELLAR_TRY_VOID(set_aside(path));
         auto session = Session::open(path, engine);
-        if (!session) return fail("{}; --session-new begins anew and replaces it", session.error().message);
+        if (!session && session.error().kind == ErrorKind::Input)
+            return fail("{}; --session-new begins anew and keeps the old file as {}.old", session.error().message, path);
+        if (!session) return pass(std::move(session));
         out.session_ = *std::move(session);
+        if (const uint64_t unread = out.session_->file().unread_bytes(); unread > 0)
+            say(fmt::format("{}: {} behind the last whole state cannot be read: a save that did not end, or damage", path, format_bytes(unread)));
     }
     if (out.session_ && !out.session_->branches().empty()) {
         CELLAR_TRY_VOID(out.take_up());
@@ -48,7 +71,9 @@ Result<std::unique_ptr<Conversation>> ChatBranches::restore(const std::string& n
 
 Result<void> ChatBranches::take_up() {
     current_ = session_->branches().front().name;
-    CELLAR_TRY(open_[current_], restore(current_));
+    CELLAR_TRY(auto chat, restore(current_));
+    open_[current_] = std::move(chat);
+    if (!options_.system.empty()) say("the chat goes on with the system text it was saved with; /system changes it");
     return {};
 }
 
@@ -70,6 +95,7 @@ Result<void> ChatBranches::save_if_wanted() {
 
 Result<std::string> ChatBranches::save(const std::string& path) {
     if (path.empty() && !session_) return fail("/save wants a file name: /save chat.session");
+    std::unique_ptr<Session> former;
     if (!path.empty() && (!session_ || session_->path() != path)) {
         CELLAR_TRY(auto session, Session::open(path, *engine_));
         if (!session->branches().empty()) return fail("{}: another chat stands in it; choose another name", path);
@@ -78,10 +104,17 @@ Result<std::string> ChatBranches::save(const std::string& path) {
             const std::vector<Session::Branch> branches = session_->branches();
             for (const Session::Branch& branch : branches) {
                 if (open_.contains(branch.name)) continue;
-                CELLAR_TRY(open_[branch.name], restore(branch.name));
+                CELLAR_TRY(auto chat, restore(branch.name));
+                open_[branch.name] = std::move(chat);
             }
         }
-        session_ = std::move(session);
+        former = std::exchange(session_, std::move(session));
+        auto saved = write();
+        if (!saved) {
+            session_ = std::move(former);  // the file that worked stays in use
+            return pass(std::move(saved));
+        }
+        return fmt::format("saved to {}: {} tokens written, {} in all", session_->path(), saved->tokens_written, format_bytes(saved->file_bytes));
     }
     CELLAR_TRY(const Session::Saved saved, write());
     return fmt::format("saved to {}: {} tokens written, {} in all", session_->path(), saved.tokens_written, format_bytes(saved.file_bytes));
@@ -90,7 +123,8 @@ Result<std::string> ChatBranches::save(const std::string& path) {
 Result<std::string> ChatBranches::fork(const std::string& name) {
     if (!is_branch_name(name)) return fail("/fork wants a name of up to 64 characters without spaces and slashes");
     if (open_.contains(name) || (session_ && session_->find(name) != nullptr)) return fail("there is a branch '{}' already", name);
-    CELLAR_TRY(open_[name], current().fork());
+    CELLAR_TRY(auto chat, current().fork());
+    open_[name] = std::move(chat);
     const std::string from = std::exchange(current_, name);
     return fmt::format("this is branch '{}' now; '{}' stays as it is", name, from);
 }

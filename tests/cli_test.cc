@@ -156,6 +156,7 @@ TEST(Chat, GoesOnFromASessionFile) {
     EXPECT_EQ(*read_file(other, 100), "precious");
     EXPECT_EQ(cellar({"chat", kModel, "--session", other, "--session-new"}, "My name is Ada.\n").code, 0);
     EXPECT_NE(*read_file(other, size_t{1} << 24), "precious");
+    EXPECT_EQ(*read_file(other + ".old", 100), "precious");
     std::filesystem::remove(session);
 }
 

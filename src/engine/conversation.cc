@@ -16,7 +16,8 @@ std::string spelling(const text::Tokenizer& words, std::optional<int32_t> id) {
 std::string spell_answer(const text::Tokenizer& words, const std::vector<int32_t>& tokens) {
     text::Detokenizer detokenizer(words, {true, false});
     std::string out;
-    for (const int32_t id : tokens) out += detokenizer.push(id);
+    for (const int32_t id : tokens)
+        if (id < words.size()) out += detokenizer.push(id);  // a model may have rows for more tokens than its vocabulary
     return out + detokenizer.finish();
 }
 
@@ -104,6 +105,7 @@ Result<std::string> Conversation::render(const std::vector<Message>& history) co
 bool Conversation::can_cut_after(size_t tokens) const {
     const text::Tokenizer& words = *engine_.model().tokenizer();
     if (tokens == 0 || !words.adds_space()) return true;
+    if (tokens_[tokens - 1] >= words.size()) return false;
     const text::TokenType type = words.type(tokens_[tokens - 1]);
     return type == text::TokenType::Control || type == text::TokenType::UserDefined;
 }
@@ -191,7 +193,7 @@ std::string Conversation::state() const {
     auto& marks = out["marks"] = nlohmann::ordered_json::array();
     for (const Mark& mark : marks_) marks.push_back({mark.text, mark.tokens});
     // The sequence holds the others.
-    const auto held = static_cast<size_t>(std::min<int64_t>(engine_.cache().length(seq_), static_cast<int64_t>(tokens_.size())));
+    const auto held = static_cast<size_t>(engine_.cache().common_prefix(seq_, std::span<const int32_t>(tokens_)));
     out["tokens"] = tokens_.size();
     out["last_tokens"] = std::vector<int32_t>(tokens_.begin() + static_cast<std::ptrdiff_t>(held), tokens_.end());
     return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
@@ -219,7 +221,9 @@ Result<void> Conversation::resume(const std::string& state) {
         }
         std::vector<Mark> marks;
         for (const auto& mark : json.at("marks")) {
+            const Mark former = marks.empty() ? Mark{} : marks.back();
             marks.push_back({mark.at(0), mark.at(1)});
+            if (marks.back().text < former.text || marks.back().tokens < former.tokens) return refuse("its marks are out of order");
             if (marks.back().text > text.size() || marks.back().tokens > tokens.size()) return refuse("a mark is outside its text");
         }
         std::string system = json.at("system");

@@ -92,16 +92,19 @@ class Writer {
         }
     }
 
+    // What was held back. Nothing more is delivered to somebody who has refused; the answer keeps it all the same.
     void finish(Answer& answer) {
         if (detokenizer_ && !stops_.stopped()) show(detokenizer_->finish(), answer);
         if (!stops_.stopped()) deliver(stops_.finish(), answer);
+        if (stops_.stopped()) answer.stop = StopReason::StopString;
     }
 
   private:
     bool show(const std::string& text, Answer& answer) { return deliver(stops_.push(text), answer); }
     bool deliver(const std::string& text, Answer& answer) {
         answer.text += text;
-        return text.empty() || !take_ || take_(text);
+        refused_ = refused_ || (!text.empty() && take_ && !take_(text));
+        return !refused_;
     }
 
     Engine& engine_;
@@ -112,6 +115,7 @@ class Writer {
     Sampler sampler_;
     StopStrings stops_;
     std::optional<text::Detokenizer> detokenizer_;
+    bool refused_ = false;       // take_ wants no more
     std::vector<int32_t> text_;  // prompt and answer, for the penalties
 };
 

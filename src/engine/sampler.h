@@ -12,7 +12,7 @@
 //   7. min_p       tokens at least min_p times as likely as the most likely
 //   8. temperature on the logits of what is left, then one draw
 //
-// The same options, the same seed and the same logits give the same tokens, on every run and machine.
+// The same options, the same seed and the same logits give the same tokens, on every run.
 #include <cstdint>
 #include <span>
 #include <string>

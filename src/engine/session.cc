@@ -98,6 +98,13 @@ Fingerprint fingerprint(const Engine& engine) {
     out["layers"] = fmt::to_string(c.layers);
     out["embedding"] = fmt::to_string(c.embedding);
     out["vocabulary"] = fmt::to_string(c.vocabulary);
+    uint64_t keys = 0;
+    for (const gguf::Key& key : model.file().keys()) {
+        if (!key.name.starts_with(c.architecture + ".") || key.name.ends_with(".context_length")) continue;
+        keys = XXH3_64bits_withSeed(key.name.data(), key.name.size(), keys);
+        keys = XXH3_64bits_withSeed(key.data, key.bytes, keys);
+    }
+    out["keys"] = fmt::format("{:016x}", keys);
     out["weights"] = fmt::format("{:016x}", weight_hash(model.file()));
     for (size_t i = 0; i < engine.ropes().size(); ++i) {
         const model::Rope& rope = engine.ropes()[i];
@@ -122,6 +129,7 @@ Fingerprint fingerprint(const Engine& engine) {
 Result<std::unique_ptr<Session>> Session::open(const std::string& path, Engine& engine) {
     CELLAR_TRY(auto file, SessionFile::open(path));
     std::unique_ptr<Session> out(new Session(engine, std::move(file)));
+    out->mine_ = fingerprint(engine);
     if (!out->file_->is_new()) CELLAR_TRY_VOID(out->read());
     return out;
 }
@@ -132,7 +140,7 @@ const Session::Branch* Session::find(const std::string& name) const {
 }
 
 Result<void> Session::read() {
-    const Fingerprint mine = fingerprint(engine_);
+    Fingerprint theirs;
     const Section* directory = nullptr;
     const Section* about = nullptr;
     for (const auto& [id, section] : file_->sections()) {
@@ -145,12 +153,12 @@ Result<void> Session::read() {
     for (uint32_t i = 0; i < entries; ++i) {
         CELLAR_TRY(const std::string name, read_text(model, "model"));
         CELLAR_TRY(std::string value, read_text(model, "model"));
-        fingerprint_[name] = std::move(value);
+        theirs[name] = std::move(value);
     }
-    for (const auto& [name, value] : mine) {
+    for (const auto& [name, value] : mine_) {
         if (!decides_use(name)) continue;
-        const auto theirs = fingerprint_.find(name);
-        const std::string other = theirs == fingerprint_.end() ? "nothing" : theirs->second;
+        const auto found = theirs.find(name);
+        const std::string other = found == theirs.end() ? "nothing" : found->second;
         if (other != value) return fail("{}: it was saved with another model: {} is '{}' there and '{}' here", path(), name, other, value);
     }
     ByteReader in(file_->content(directory->id), path());
@@ -163,7 +171,7 @@ Result<void> Session::read() {
         CELLAR_TRY(const uint32_t pure, in.read<uint32_t>("branch purity"));
         CELLAR_TRY(const uint64_t host, in.read<uint64_t>("host state"));
         CELLAR_TRY(const uint32_t parts, in.read<uint32_t>("parts"));
-        if (length > static_cast<uint32_t>(INT32_MAX) || pure > length)
+        if (length > (uint32_t{1} << 30) || pure > length)
             return fail("{}: branch '{}' has {} tokens, {} of them pure", path(), branch.name, length, pure);
         branch.length = static_cast<int32_t>(length);
         branch.pure = static_cast<int32_t>(pure);
@@ -202,35 +210,33 @@ Result<void> Session::read() {
     return {};
 }
 
-Result<Session::Restored> Session::restore(const std::string& name, SeqId seq, int32_t at_most) {
+Result<Session::Restored> Session::restore(const std::string& name, SeqId seq) {
     kv::Cache& cache = engine_.cache();
     CHECK_EQ(cache.length(seq), 0);
     const Branch* branch = find(name);
     if (branch == nullptr) return fail("{}: there is no branch '{}'", path(), name);
-    const int32_t length = std::min(branch->length, at_most);
+    const int32_t length = branch->length;
     if (length > engine_.context())
         return fail(ErrorKind::Full, "{}: branch '{}' has {} tokens, but the context holds {}: raise --ctx", path(), name, length, engine_.context());
     Restored out;
     Stored& stored = stored_[name];
     for (const Part& part : stored.parts) {
-        if (part.lo >= length) break;
         auto piece = kv::parse_piece(file_->content(part.piece), path(), cache.spec());
         if (!piece) return pass(std::move(piece));
         out.converted = out.converted || kv::converts(*piece, cache.spec());
-        if (auto done = kv::append_piece(cache, seq, *piece, std::min(part.hi, length)); !done) {
+        if (auto done = kv::append_piece(cache, seq, *piece, part.hi); !done) {
             cache.trim(seq, 0);
             return pass(std::move(done));
         }
     }
-    out.other_numbers = branch->numbers != fingerprint(engine_).at("numbers");
+    out.other_numbers = branch->numbers != mine_.at("numbers");
     cache.colour(seq, out.coloured() ? 0 : branch->pure);
-    // A shorter length is only good if every group still has what a next token sees there.
-    out.length = cache.trim(seq, length);
+    out.length = length;
     if (!out.coloured()) {
         Stored now = describe(seq);
         now.parts = stored.parts;
         now.own_format = true;
-        if (out.length == branch->length) stored = std::move(now);
+        stored = std::move(now);
     }
     return out;
 }
@@ -251,7 +257,7 @@ int32_t Session::reusable(const Stored& stored, const Stored& wanted, bool same_
     const auto common = std::mismatch(stored.tokens.begin(), stored.tokens.end(), wanted.tokens.begin(), wanted.tokens.end());
     auto n = static_cast<int32_t>(common.first - stored.tokens.begin());
     // Pure rows of the same tokens are the same rows, whoever computed them. Others are only known to be the same in the same branch.
-    if (!same_branch) n = std::min({n, stored.pure, wanted.pure});
+    if (!same_branch || wanted.pure > stored.pure) n = std::min({n, stored.pure, wanted.pure});
     // What was removed or turned since then has to be written as it is now. Rows that a window let go do no harm.
     for (size_t g = 0; g < wanted.runs.size(); ++g) {
         std::vector<kv::Run> old = stored.runs[g];
@@ -325,13 +331,12 @@ Result<Session::Saved> Session::save(std::span<const Source> sources) {
     Saved report;
     std::map<std::string, Stored> saved;
     std::vector<Branch> branches;
-    const Fingerprint mine = fingerprint(engine_);
     std::vector<uint64_t> alive;
     {
         SessionFile::Save save = file_->begin();
         Bytes about;
-        about.add(static_cast<uint32_t>(mine.size()));
-        for (const auto& [name, value] : mine) {
+        about.add(static_cast<uint32_t>(mine_.size()));
+        for (const auto& [name, value] : mine_) {
             about.add_text(name);
             about.add_text(value);
         }
@@ -349,7 +354,7 @@ Result<Session::Saved> Session::save(std::span<const Source> sources) {
                 CELLAR_TRY(stored, add_branch(save, source, saved, report));
             }
             const std::string& text = kept != nullptr ? kept->host : source.host;
-            const std::string& numbers = kept != nullptr ? kept->numbers : mine.at("numbers");
+            const std::string& numbers = kept != nullptr ? kept->numbers : mine_.at("numbers");
             CELLAR_TRY(const uint64_t host, save.add(SectionKind::Host, std::as_bytes(std::span(text))));
             alive.push_back(host);
             directory.add_text(source.name);
@@ -373,11 +378,8 @@ Result<Session::Saved> Session::save(std::span<const Source> sources) {
     }
     stored_ = std::move(saved);
     branches_ = std::move(branches);
-    fingerprint_ = mine;
-    if (file_->dead_bytes() > kSmallFile && file_->dead_bytes() > file_->file_bytes() / kDeadShare) {
-        CELLAR_TRY_VOID(file_->rewrite());
-        report.rewritten = true;
-    }
+    // What was saved is saved; without room for a second copy the file stays larger than it need be, and the next save tries again.
+    if (file_->dead_bytes() > kSmallFile && file_->dead_bytes() > file_->file_bytes() / kDeadShare) report.rewritten = file_->rewrite().has_value();
     report.file_bytes = file_->file_bytes();
     return report;
 }

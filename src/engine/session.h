@@ -2,8 +2,10 @@
 // Sequences and chats in a session file: named branches whose shared rows are written once.
 //
 // Thread rule: as the engine's.
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,9 +57,9 @@ class Session {
     [[nodiscard]] const std::string& path() const { return file_->path(); }
     [[nodiscard]] SessionFile& file() { return *file_; }
 
-    // Fills an empty sequence with a branch, or with its first `at_most` tokens. The context may be another than when it was saved; a branch that
+    // Fills an empty sequence with a branch. The context may be another than when it was saved; a branch that
     // is longer is refused with both numbers. On an error the sequence is empty.
-    Result<Restored> restore(const std::string& name, SeqId seq, int32_t at_most = INT32_MAX);
+    Result<Restored> restore(const std::string& name, SeqId seq);
 
     // Makes these branches the state of the file: old or new, whatever happens meanwhile. Others are forgotten.
     Result<Saved> save(std::span<const Source> sources);
@@ -88,7 +90,7 @@ class Session {
     std::unique_ptr<SessionFile> file_;
     std::vector<Branch> branches_;
     std::map<std::string, Stored> stored_;  // by name
-    Fingerprint fingerprint_;               // of the file
+    Fingerprint mine_;                      // of the engine
 };
 
 }  // namespace cellar

@@ -150,8 +150,8 @@ std::vector<std::byte> commit_content(uint64_t saves, const std::map<uint64_t, S
 bool holds(std::span<const std::byte> file, const Commit& commit) {
     return std::all_of(commit.alive.begin(), commit.alive.end(), [&](const Section& s) {
         const auto found = section_at(file, s.offset);
-        return found && found->id == s.id && found->kind == s.kind && found->length == s.length && found->checksum == s.checksum &&
-               verifies(file, *found);
+        return found && found->offset < commit.section.offset && found->id == s.id && found->kind == s.kind && found->length == s.length &&
+               found->checksum == s.checksum && verifies(file, *found);
     });
 }
 
@@ -174,12 +174,12 @@ void SessionFile::unmap() {
 }
 
 Result<void> SessionFile::map() {
-    unmap();
     struct stat info {};
     if (fstat(fd_, &info) != 0) return system_error(path_, "cannot be read", errno);
-    if (info.st_size == 0) return {};
+    if (info.st_size == 0) return unmap(), Result<void>{};
     void* at = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, fd_, 0);
     if (at == MAP_FAILED) return system_error(path_, "cannot be mapped", errno);
+    unmap();
     map_ = static_cast<const std::byte*>(at);
     mapped_ = static_cast<size_t>(info.st_size);
     return {};
@@ -204,7 +204,11 @@ Result<std::unique_ptr<SessionFile>> SessionFile::open(const std::string& path) 
     struct stat info {};
     if (fstat(out->fd_, &info) != 0) return system_error(path, "cannot be opened", errno);
     if (!S_ISREG(info.st_mode)) return fail("{}: it is no regular file", path);
-    if (flock(out->fd_, LOCK_EX | LOCK_NB) != 0) return fail("{}: another process has this session open", path);
+    struct stat named {};
+    const bool locked = flock(out->fd_, LOCK_EX | LOCK_NB) == 0;
+    // Whoever had the lock may have put another file in the place of the one that was opened here.
+    const bool same = stat(out->path_.c_str(), &named) == 0 && named.st_dev == info.st_dev && named.st_ino == info.st_ino;
+    if (!locked || !same) return fail(ErrorKind::System, "{}: another process has this session open", path);
     CELLAR_TRY_VOID(out->read());
     return out;
 }
@@ -221,6 +225,7 @@ Result<void> SessionFile::read() {
     std::vector<Commit> commits;
     uint64_t at = kHeaderBytes;
     while (const auto section = section_at(file, at)) {
+        if (section->id >= uint64_t{1} << 62) break;
         next_id_ = std::max(next_id_, section->id + 1);
         if (section->kind == SectionKind::Commit)
             if (auto commit = read_commit(file, *section)) commits.push_back(*std::move(commit));
@@ -232,6 +237,7 @@ Result<void> SessionFile::read() {
     for (const Section& section : last.alive) sections_[section.id] = section;
     saves_ = last.saves;
     end_ = last.section.offset + kSectionHeaderBytes + padded(last.section.length);
+    unread_ = file.size() - end_;
     exists_ = true;
     return {};
 }
@@ -289,7 +295,12 @@ Result<int> SessionFile::create_beside(std::string& name) const {
 
 // A finished temporary file takes the session's name, and its place here.
 Result<void> SessionFile::publish(int fd, const std::string& temporary) {
-    if (rename(temporary.c_str(), path_.c_str()) != 0) return system_error(path_, "cannot be renamed into place", errno);
+    // A first save takes the name only if nobody else has it by now.
+    const unsigned flags = exists_ ? 0 : RENAME_NOREPLACE;
+    if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path_.c_str(), flags) != 0) {
+        if (errno == EEXIST) return fail("{}: another process has made this file meanwhile; choose another name", path_);
+        return system_error(path_, "cannot be renamed into place", errno);
+    }
     const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0) {
         fsync(folder);

@@ -56,8 +56,11 @@ class SessionFile {
     [[nodiscard]] uint64_t file_bytes() const { return end_; }
     [[nodiscard]] uint64_t dead_bytes() const;
     [[nodiscard]] uint64_t saves() const { return saves_; }
+    // Bytes behind the last whole state when the file was opened: a save that did not end, or damage. The next save takes their place.
+    [[nodiscard]] uint64_t unread_bytes() const { return unread_; }
 
-    // One save: sections are added, then commit() makes them the state. Without commit, or when anything fails, the file keeps its state.
+    // One save: sections are added, then commit() makes them the state. Without commit the file keeps its state; when
+    // commit fails, it has the old state or the new one.
     class Save {
       public:
         // Writes a section; its content comes through the sink, exactly `length` bytes of it. Returns its id.
@@ -103,6 +106,7 @@ class SessionFile {
     uint64_t end_ = 0;  // behind the last commit
     uint64_t next_id_ = 1;
     uint64_t saves_ = 0;
+    uint64_t unread_ = 0;
     std::map<uint64_t, Section> sections_;
     const std::byte* map_ = nullptr;
     size_t mapped_ = 0;

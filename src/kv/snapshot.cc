@@ -10,6 +10,7 @@
 namespace cellar::kv {
 namespace {
 
+constexpr int32_t kMostRotary = 1 << 30;
 constexpr uint32_t kPlainText = 1;  // flag: ids alone; rotary positions count with the positions, no media
 
 class Bytes {
@@ -78,6 +79,7 @@ Result<std::vector<Token>> read_tokens(ByteReader& in, Interval positions, bool 
         if (!plain) {
             std::memcpy(&out[i].rotary, at + 4, 4);
             std::memcpy(&out[i].media, at + 8, 8);
+            if (out[i].rotary < 0 || out[i].rotary > kMostRotary) return fail("a token has the rotary position {}", out[i].rotary);
         }
         at += plain ? 4 : 16;
     }
@@ -115,6 +117,7 @@ Result<Piece::Group> read_group(ByteReader& in, std::string_view source, const G
         std::memcpy(&run.pos, raw.data() + i * 12, 4);
         std::memcpy(&run.len, raw.data() + i * 12 + 4, 4);
         std::memcpy(&run.turn, raw.data() + i * 12 + 8, 4);
+        if (run.turn < -kMostRotary || run.turn > kMostRotary) return fail("{}: group {}: run {} is turned by {}", source, index, i, run.turn);
         if (run.pos < reached || run.len < 1 || run.len > positions.hi - run.pos)
             return fail("{}: group {}: run {} of {} positions from {} is not within [{}, {})", source, index, i, run.len, run.pos, reached,
                         positions.hi);

@@ -1,5 +1,6 @@
 #include "model/network.h"
 
+#include <algorithm>
 #include <memory>
 
 #include <fmt/format.h>
@@ -51,7 +52,13 @@ Result<Network> load_network(const gguf::File& file, Packer* packer) {
         Loader in(file, packer);
         if (!in.ok()) return pass(in.status());
         Network network = arch.load(in);
+        const int64_t window = in.integer_or("attention.sliding_window", 0, INT64_MIN, INT64_MAX);
         CELLAR_TRY_VOID(in.status());
+        const bool windowed =
+            std::any_of(network.layers.begin(), network.layers.end(), [](const LayerRows& l) { return l.keep.kind == kv::Keep::Kind::Window; });
+        if (window > 0 && !windowed)
+            network.notes.push_back(
+                fmt::format("the file names a sliding window of {}, which this architecture does not use: full attention", window));
         return network;
     }
     return fail(ErrorKind::Unsupported, "{}: architecture '{}' is not supported; supported are {}", file.path(), wanted,

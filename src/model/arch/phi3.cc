@@ -15,10 +15,7 @@ Network load_phi3(Loader& in) {
         block.ffn = in.gated_feed_forward(i, "", in.config().feed_forward[static_cast<size_t>(i)], ops::Activation::Silu);
     }
     const RopeConfig rope = in.rope(true);
-    Network network = decoder_network(in, std::move(d), {rope});
-    if (in.integer_or("attention.sliding_window", 0, 0, int64_t{1} << 30) > 0)
-        network.notes.emplace_back("the file names a sliding window, which this family's layers do not use: full attention");
-    return network;
+    return decoder_network(in, std::move(d), {rope});
 }
 
 }  // namespace cellar::model
