@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -296,13 +297,23 @@ TEST(Rows, RoutesLogitsThatAreNotFiniteToDistinctExperts) {
     }
 }
 
-TEST(Rows, LimitsTheTarget) {
-    EXPECT_FALSE(limit_cpu_target("AVX99"));
-    EXPECT_FALSE(limit_cpu_target(""));
-    // Not to the fallback: a limit holds for the rest of the process. The best target as a limit changes nothing.
-    const std::string best(cpu_target());
-    EXPECT_TRUE(limit_cpu_target(best));
-    EXPECT_EQ(cpu_target(), best);
+// A limit holds for the rest of a process, so each is set in one of its own.
+TEST(TargetDeathTest, LimitsHoldForTheKernels) {
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+        const std::string name = hwy::TargetName(target);
+        const auto limited = [&] {
+            const std::string before(cpu_target());
+            if (limit_cpu_target("AVX99") || cpu_target() != before) return 1;
+            if (!limit_cpu_target(name)) return 2;
+            for (int i = 0; i < 3; ++i) {
+                if (cpu_target() != name) return 3;
+                if (limit_cpu_target("")) return 4;
+            }
+            return 0;
+        };
+        EXPECT_EXIT(std::exit(limited()), testing::ExitedWithCode(0), "") << name;
+    }
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ class Folder {
           k_base_(shape.k.at(args_.plane, kv_head, 0)),
           v_base_(shape.v.at(args_.plane, kv_head, 0)),
           // With few rows a tile is read once, and not worth a copy as floats.
-          from_cells_(HWY_TARGET != HWY_SCALAR && rows_ <= kMostRows && shape.v_width % kLanes == 0) {}
+          from_cells_(HWY_TARGET != HWY_SCALAR && rows_ <= kMostRows && shape.v_width == shape.v_padded) {}
 
     // The states of the rows after the positions of one segment.
     void fold_segment(int32_t segment, const AttendState& state) {

@@ -1,7 +1,3 @@
-#include "ops/cpu/targets.h"
-//
-#include <hwy/highway.h>
-
 #include "ops/cpu/attend.h"
 #include "ops/cpu/matmul.h"
 #include "ops/cpu/packed.h"
@@ -9,14 +5,6 @@
 #include "ops/ops.h"
 
 namespace cellar::ops {
-namespace {
-
-// The best of these targets: Highway gives better targets lower bits.
-int64_t best_of(int64_t targets) {
-    return targets & -targets;
-}
-
-}  // namespace
 
 const Ops& cpu() {
     namespace impl = cpu_impl;
@@ -49,21 +37,6 @@ const Ops& cpu() {
         .attend = impl::attend,
     };
     return kOps;
-}
-
-std::string_view cpu_target() {
-    return hwy::TargetName(best_of((hwy::SupportedTargets() & HWY_TARGETS) | HWY_STATIC_TARGET));
-}
-
-bool limit_cpu_target(std::string_view name) {
-    for (int64_t left = (hwy::SupportedTargets() & HWY_TARGETS) | HWY_STATIC_TARGET; left != 0; left &= left - 1) {
-        const int64_t target = best_of(left);
-        if (name != hwy::TargetName(target)) continue;
-        hwy::DisableTargets(target - 1);
-        hwy::GetChosenTarget().DeInit();
-        return true;
-    }
-    return false;
 }
 
 }  // namespace cellar::ops
