@@ -16,19 +16,22 @@ thread_local int64_t allocations_left = -1;
 
 }  // namespace
 
-void* operator new(size_t bytes) {
+[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
     if (allocations_left == 0) {
         allocations_left = -1;
-        throw std::bad_alloc();
+        return nullptr;
     }
     if (allocations_left > 0) --allocations_left;
-    if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+    return std::malloc(bytes == 0 ? 1 : bytes);
+}
+[[gnu::noinline]] void* operator new(size_t bytes) {
+    if (void* memory = operator new(bytes, std::nothrow)) return memory;
     throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
     std::free(memory);
 }
-void operator delete(void* memory, size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
     std::free(memory);
 }
 
