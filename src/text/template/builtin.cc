@@ -81,7 +81,7 @@ bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
 }  // namespace
 
 Value call_builtin(Runtime& runtime, const Builtin& builtin, const Value& self, Args args) {
-    runtime.budget.step();
+    runtime.budget.step(1 + args.named.size());
     bind(builtin, args);
     return builtin.run(runtime, self, args);
 }

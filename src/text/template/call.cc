@@ -56,6 +56,7 @@ void Interpreter::bind_parameters(const Macro& macro, Args& args, Scope& locals)
     for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
         const auto& [symbol, otherwise] = macro.parameters[i];
         const std::string& name = program_.names[symbol];
+        budget_.step(1 + args.named.size() / 8);
         const auto named = std::find_if(args.named.begin(), args.named.end(), [&](const auto& pair) { return pair.first == name; });
         if (i < args.given.size()) {
             if (named != args.named.end()) raise("macro '{}' got multiple values for argument '{}'", shortened(macro.name), shortened(name));
@@ -79,6 +80,7 @@ void Interpreter::bind_surplus(const Macro& macro, Args& args, Scope& locals) {
     Value caller = heap_.undefined("No caller defined");
     Ref<Dict> kwargs(heap_.make<Dict>());
     for (const auto& [name, value] : args.named) {
+        budget_.step(1 + count / 8);
         if (is_parameter(name)) continue;
         if (name == "caller" && macro.uses_caller) {
             caller = value;

@@ -276,6 +276,7 @@ class BraceFormatter {
             if (value == nullptr) raise("Replacement index {} out of range for positional args tuple", i);
             return *value;
         }
+        heap_.budget().step(args_.named.size() / 8);
         for (const auto& [key, value] : args_.named)
             if (key == name) return value;
         raise("the format names '{}', which is not given", shortened(name));

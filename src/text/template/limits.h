@@ -20,6 +20,7 @@ struct Limits {
 // What parsing may cost; it is fixed, since no real template comes near it.
 constexpr std::size_t max_source_bytes = 1u << 20;
 constexpr std::uint32_t max_parse_depth = 200;  // brackets and blocks inside each other
+constexpr std::size_t max_parameters = 255;     // of a macro
 constexpr std::uint32_t max_input_depth = 64;   // arrays and objects inside each other in the variables
 
 }  // namespace cellar::jinja

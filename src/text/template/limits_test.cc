@@ -215,6 +215,23 @@ TEST(TemplateLimits, NumbersOutOfRangeAreErrors) {
     EXPECT_EQ(rendered("{{ 1e400 }}{{ 5|round(400) }}{{ 5.5|round(-400) }}"), "inf50.0");
 }
 
+TEST(TemplateLimits, ParsingTakesTimeInProportionToTheSource) {
+    // Long chains of branches with a name each, many parameters, many names: what invites a product of two lengths.
+    std::string branches = "{% if 0 %}", variables_of_one = "", parameters = "{% macro f(a", ifs;
+    for (int i = 0; i < 20'000; ++i) {
+        const std::string n = std::to_string(i);
+        branches += "{% elif 0 %}{% set v" + n + " = 1 %}";
+        variables_of_one += "{% set v" + n + " = 1 %}";
+        parameters += ", p" + n;
+        ifs += "{% if 0 %}{% endif %}";
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_TRUE(Template::parse(branches + "{% endif %}"));
+    EXPECT_TRUE(Template::parse(variables_of_one + ifs));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+    expect_refused(parameters + ") %}{% endmacro %}", "more than 255 parameters");
+}
+
 TEST(TemplateLimits, TheSourceIsBounded) {
     expect_refused(std::string(max_source_bytes + 1, 'x'), "the limit is 1048576");
     EXPECT_EQ(rendered(std::string(max_source_bytes, 'x')).size(), max_source_bytes);

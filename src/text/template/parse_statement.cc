@@ -225,6 +225,7 @@ void Parser::parameters(Macro& macro) {
         const Symbol name = symbol(expect_any_name("the name of a parameter"));
         for (const auto& [other, unused] : macro.parameters)
             if (other == name) raise_at(line, "the parameter '{}' comes twice", shortened(program_.names[name]));
+        if (macro.parameters.size() == max_parameters) raise_at(line, "a macro has more than {} parameters", max_parameters);
         ExprPtr otherwise;
         if (take_op("=")) {
             macros_.push_back(&macro);

@@ -1,9 +1,9 @@
 #pragma once
 // Tokens to a tree: recursive descent over the grammar of the template language. Errors say the line, what was found and what was expected.
 #include <initializer_list>
+#include <map>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "text/template/ast.h"
@@ -93,7 +93,7 @@ class Parser {
 
     std::vector<Token> tokens_;
     Program& program_;
-    std::unordered_map<std::string, Symbol> symbols_;
+    std::map<std::string, Symbol, std::less<>> symbols_;
     std::size_t at_ = 0;
     std::uint32_t depth_ = 0;
     std::uint32_t loops_ = 0;     // loops around here that break and continue may end

@@ -9,36 +9,44 @@ namespace {
 
 enum class Start : std::uint8_t { Given, Resolved, Outer, Undefined };  // what a name holds when its block begins
 
+// The names of one block. A branch of an `if` is a frame over the one it stands in, and holds only what the branch adds: copies would make
+// the time of a long chain of branches quadratic.
 struct Frame {
-    const Frame* parent = nullptr;
+    const Frame* parent = nullptr;  // the block around this one
+    const Frame* base = nullptr;    // of a branch: the same block, up to the `if`
     std::map<Symbol, Start> names;
     std::set<Symbol> stores;
 
-    bool knows(Symbol name) const { return names.contains(name) || (parent != nullptr && parent->knows(name)); }
+    bool has(Symbol name) const { return names.contains(name) || (base != nullptr && base->has(name)); }
+    bool stored(Symbol name) const { return stores.contains(name) || (base != nullptr && base->stored(name)); }
+    bool known_outside(Symbol name) const { return parent != nullptr && parent->knows(name); }
+    bool knows(Symbol name) const { return has(name) || known_outside(name); }
+    Frame branch() const { return {parent, this, {}, {}}; }
+
     void load(Symbol name) {
         if (!knows(name)) names[name] = Start::Resolved;
     }
     void store(Symbol name) {
         stores.insert(name);
-        if (!names.contains(name)) names[name] = parent != nullptr && parent->knows(name) ? Start::Outer : Start::Undefined;
+        if (!has(name)) names[name] = known_outside(name) ? Start::Outer : Start::Undefined;
     }
     void declare(Symbol name) {
         stores.insert(name);
         names[name] = Start::Given;
     }
 
-    // Takes over what the branches of an `if` did. A name that not all of them store may still be the caller's.
+    // Takes over what the three branches of an `if` did. A name that not all of them store may still be the caller's.
     void merge(const Frame& body, const Frame& elifs, const Frame& otherwise) {
         std::map<Symbol, int> counts;
         for (const Frame* branch : {&body, &elifs, &otherwise})
             for (const Symbol name : branch->stores)
-                if (!stores.contains(name)) ++counts[name];
+                if (!stored(name)) ++counts[name];
         for (const Frame* branch : {&body, &elifs, &otherwise}) {
             for (const auto& [name, start] : branch->names) names[name] = start;
             stores.insert(branch->stores.begin(), branch->stores.end());
         }
         for (const auto& [name, count] : counts)
-            if (count < 3) names[name] = parent != nullptr && parent->knows(name) ? Start::Outer : Start::Resolved;
+            if (count < 3) names[name] = known_outside(name) ? Start::Outer : Start::Resolved;
     }
 
     std::vector<Symbol> hidden() const {
@@ -144,14 +152,13 @@ void visit(const Body& body, Frame& frame) {
                 // Each `elif` counts as an `if` of its own inside the second of three branches.
                 const auto& node = static_cast<const If&>(*statement);
                 read(node.branches[0].first, frame);
-                Frame first = frame, elifs = frame, otherwise = frame;
+                Frame first = frame.branch(), elifs = frame.branch(), otherwise = frame.branch();
                 visit(node.branches[0].second, first);
                 for (std::size_t i = 1; i < node.branches.size(); ++i) {
                     read(node.branches[i].first, elifs);
-                    Frame branch = elifs;
+                    Frame branch = elifs.branch();
                     visit(node.branches[i].second, branch);
-                    const Frame none = elifs;
-                    elifs.merge(branch, none, none);
+                    elifs.merge(branch, Frame{}, Frame{});
                 }
                 visit(node.otherwise, otherwise);
                 frame.merge(first, elifs, otherwise);
@@ -195,7 +202,7 @@ std::vector<Symbol> close(const Body& body, Frame& frame) {
 }
 
 void enter_macro(Macro& macro, const Frame& frame) {
-    Frame inner{&frame, {}, {}};
+    Frame inner{&frame, nullptr, {}, {}};
     for (const auto& [symbol, otherwise] : macro.parameters) inner.declare(symbol);
     for (const auto& [symbol, otherwise] : macro.parameters) read(otherwise, inner);
     macro.hidden = close(macro.body, inner);
@@ -203,7 +210,7 @@ void enter_macro(Macro& macro, const Frame& frame) {
 
 void enter(const Body& body, const Frame& frame) {
     for (const auto& statement : body) {
-        Frame inner{&frame, {}, {}};
+        Frame inner{&frame, nullptr, {}, {}};
         switch (statement->kind) {
             case StatementKind::If:
                 for (const auto& [condition, branch] : static_cast<const If&>(*statement).branches) enter(branch, frame);
@@ -211,7 +218,7 @@ void enter(const Body& body, const Frame& frame) {
                 break;
             case StatementKind::For: {
                 auto& node = static_cast<For&>(*statement);
-                Frame otherwise{&frame, {}, {}};
+                Frame otherwise{&frame, nullptr, {}, {}};
                 declare(node.target, inner);
                 node.hidden = close(node.body, inner);
                 node.hidden_otherwise = close(node.otherwise, otherwise);
