@@ -25,8 +25,6 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 target_include_directories(cellar_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 if(CELLAR_SANITIZE)
-  # The sanitizers' own code makes g++ see values that may be unset in std::regex and std::function, where there are none.
-  target_compile_options(cellar_flags INTERFACE -Wno-maybe-uninitialized)
   target_compile_options(cellar_flags INTERFACE -fsanitize=${CELLAR_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(cellar_flags INTERFACE -fsanitize=${CELLAR_SANITIZE})
   target_compile_definitions(cellar_flags INTERFACE _GLIBCXX_ASSERTIONS)
