@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -26,9 +27,18 @@ Result<void> set_aside(const std::string& path) {
     if (fd < 0 && errno == ENOENT) return {};
     if (fd < 0) return fail(ErrorKind::System, "{}: cannot be replaced: {}", path, std::strerror(errno));
     const bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
-    const bool moved = locked && std::rename(path.c_str(), (path + ".old").c_str()) == 0;
-    const int error = errno;
+    struct stat info {};
+    const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+    bool moved = false;
+    int error = EEXIST;
+    // What was set aside before is not lost either.
+    for (int i = 1; locked && regular && !moved && error == EEXIST && i < 1000; ++i) {
+        const std::string aside = path + (i == 1 ? ".old" : fmt::format(".old{}", i));
+        moved = renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, aside.c_str(), RENAME_NOREPLACE) == 0;
+        error = errno;
+    }
     close(fd);
+    if (!regular) return fail("{}: it is no regular file, so no session can take its place", path);
     if (!locked) return fail(ErrorKind::System, "{}: another process has this session open", path);
     if (!moved) return fail(ErrorKind::System, "{}: cannot be replaced: {}", path, std::strerror(error));
     return {};
