@@ -26,6 +26,14 @@ void* operator new(std::size_t bytes) {
 void* operator new[](std::size_t bytes) {
     return counted(bytes);
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+    allocations.fetch_add(1, std::memory_order_relaxed);
+    return std::malloc(bytes);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+    allocations.fetch_add(1, std::memory_order_relaxed);
+    return std::malloc(bytes);
+}
 void* operator new(std::size_t bytes, std::align_val_t align) {
     allocations.fetch_add(1, std::memory_order_relaxed);
     if (void* at = std::aligned_alloc(static_cast<std::size_t>(align), (bytes + static_cast<std::size_t>(align) - 1) /
