@@ -531,8 +531,9 @@ void fail_each_allocation(Run&& run) {
 }
 
 TEST(LibraryMemory, OpeningAndMaking) {
+    const Model model = shipped();  // opened before anything fails
     fail_each_allocation([] { return Model::open(kModel, {.threads = 1}).status(); });
-    fail_each_allocation([] { return Engine::make(shipped(), {.threads = 1, .context = 128}).status(); });
+    fail_each_allocation([&] { return Engine::make(model, {.threads = 1, .context = 128}).status(); });
 }
 
 TEST(LibraryMemory, Answering) {
@@ -540,12 +541,13 @@ TEST(LibraryMemory, Answering) {
         const int64_t left = std::exchange(allocations_left, -1);
         Engine made = Engine::make(shipped(), {.threads = 1, .context = 128}).value();
         Session session = made.open_session().value();
+        const GenerateOptions options{.max_tokens = 3, .stops = {"none"}};
         allocations_left = left;
-        const Status status = session.say("My name is Ada.", {.max_tokens = 3}).status();
+        const Status status = session.generate("My name is Ada.", options).status();
         const bool reached = allocations_left == -1;
         allocations_left = -1;
         // The engine answers as ever, or says that it is of no more use.
-        const auto next = session.chat({{"user", "My name is Ada."}}, {.max_tokens = 3});
+        const auto next = session.say("My name is Ada.", {.max_tokens = 3});
         if (!next) expect_refused(next.status(), StatusKind::System, {"make a new one"});
         (void)session.fork();
         if (!reached) allocations_left = 1;
