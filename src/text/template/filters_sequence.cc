@@ -83,16 +83,28 @@ Value without_case(Runtime& rt, const Value& value, bool case_sensitive) {
     return case_sensitive || !value.is(Kind::String) ? value : lower(rt.heap, value);
 }
 
-// What items are ordered by: themselves, or one or more of their attributes ("role,name").
+bool is_given(const Value* value) {
+    return value != nullptr && !value->is(Kind::None);
+}
+
+// An item, or what a path such as "function.name" leads to in it.
+Value single_key(Runtime& rt, const Value& item, const Value* path, bool case_sensitive) {
+    return without_case(rt, is_given(path) ? get_path(rt.heap, item, *path, Value::missing()) : item, case_sensitive);
+}
+
+// What items are ordered by: themselves, or one or more paths ("role,name"). It is a tuple even of one, because tuples are compared by equality
+// first, so that values without an order may stand in them as long as they are equal.
 Value sort_key(Runtime& rt, const Value& item, const Value* attribute, bool case_sensitive) {
-    if (attribute == nullptr || attribute->is(Kind::None)) return without_case(rt, item, case_sensitive);
-    if (!attribute->is(Kind::String)) return without_case(rt, get_path(rt.heap, item, *attribute, Value::missing()), case_sensitive);
     Ref<List> keys(rt.heap.make<List>(Kind::Tuple));
+    if (!is_given(attribute) || !attribute->is(Kind::String)) {
+        keys->push(single_key(rt, item, attribute, case_sensitive));
+        return keys.value();
+    }
     std::string_view rest = attribute->text();
     while (true) {
         const std::size_t comma = std::min(rest.find(','), rest.size());
         const Value path = rt.heap.string(std::string(rest.substr(0, comma)));
-        keys->push(without_case(rt, get_path(rt.heap, item, path, Value::missing()), case_sensitive));
+        keys->push(single_key(rt, item, &path, case_sensitive));
         if (comma == rest.size()) return keys.value();
         rest.remove_prefix(comma + 1);
     }
@@ -111,19 +123,21 @@ Value sorted(Runtime& rt, std::vector<Keyed> items, bool backwards) {
     return list.value();
 }
 
-std::vector<Keyed> keyed(Runtime& rt, const Value& source, const Value* attribute, bool case_sensitive) {
+template <class Key>
+std::vector<Keyed> keyed(Runtime& rt, const Value& source, Key key_of) {
     std::vector<Keyed> items;
     Cursor cursor(rt.heap, source);
     for (Value item; cursor.next(item);) {
         rt.budget.check_value((items.size() + 1) * sizeof(Keyed));
-        Value key = sort_key(rt, item, attribute, case_sensitive);
+        Value key = key_of(item);
         items.push_back({std::move(key), std::move(item)});
     }
     return items;
 }
 
 Value filter_sort(Runtime& rt, const Value& self, Args& args) {
-    return sorted(rt, keyed(rt, self, args.at(2), bool_arg(args, 1, false)), bool_arg(args, 0, false));
+    auto key = [&](const Value& item) { return sort_key(rt, item, args.at(2), bool_arg(args, 1, false)); };
+    return sorted(rt, keyed(rt, self, key), bool_arg(args, 0, false));
 }
 
 Value filter_dictsort(Runtime& rt, const Value& self, Args& args) {
@@ -153,7 +167,8 @@ Value filter_items(Runtime& rt, const Value& self, Args&) {
 Value filter_unique(Runtime& rt, const Value& self, Args& args) {
     Ref<Dict> seen(rt.heap.make<Dict>());
     Ref<Iterator> out(rt.heap.make<Iterator>());
-    for (auto& [key, item] : keyed(rt, self, args.at(1), bool_arg(args, 0, false))) {
+    auto key_of = [&](const Value& item) { return single_key(rt, item, args.at(1), bool_arg(args, 0, false)); };
+    for (auto& [key, item] : keyed(rt, self, key_of)) {
         if (seen->find(key) != nullptr) continue;
         seen->set(key, Value());
         out->push(std::move(item));
@@ -232,11 +247,7 @@ Value extreme(Runtime& rt, const Value& self, const Args& args, int wanted) {
     Cursor cursor(rt.heap, self);
     Value best, best_key;
     if (!cursor.next(best)) return rt.heap.undefined("No aggregated item, sequence was empty.");
-    auto key_of = [&](const Value& item) {
-        const Value* attribute = args.at(1);
-        const bool whole = attribute == nullptr || attribute->is(Kind::None);
-        return without_case(rt, whole ? item : get_path(rt.heap, item, *attribute, Value::missing()), case_sensitive);
-    };
+    auto key_of = [&](const Value& item) { return single_key(rt, item, args.at(1), case_sensitive); };
     best_key = key_of(best);
     for (Value item; cursor.next(item);) {
         Value key = key_of(item);
