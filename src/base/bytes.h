@@ -1,5 +1,6 @@
 #pragma once
-// Reads numbers and spans from bytes that others wrote. Little-endian, unaligned, never past the end.
+// Reads numbers and spans from bytes that others wrote, and writes such bytes. Little-endian, unaligned, never past the end.
+#include <algorithm>
 #include <bit>
 #include <concepts>
 #include <cstddef>
@@ -7,11 +8,15 @@
 #include <cstring>
 #include <span>
 #include <string_view>
-#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
 
 namespace cellar {
+
+template <class T>
+concept Number = (std::integral<T> || std::floating_point<T>)&&!std::same_as<T, bool>;
 
 // A position in bytes that the caller keeps alive. A read that does not fit returns an error that names the source, the field and
 // the byte, and moves nothing.
@@ -21,8 +26,8 @@ class ByteReader {
     ByteReader(std::span<const std::byte> bytes, std::string_view source) : bytes_(bytes), source_(source) {}
 
     // The next number; `field` names it in errors.
-    template <class T>
-    requires(std::integral<T> || std::floating_point<T>) && (!std::same_as<T, bool>)Result<T> read(std::string_view field) {
+    template <Number T>
+    Result<T> read(std::string_view field) {
         CELLAR_TRY(const std::span<const std::byte> bytes, take(sizeof(T), field));
         std::byte raw[sizeof(T)];
         for (size_t i = 0; i < sizeof(T); ++i) raw[i] = bytes[std::endian::native == std::endian::little ? i : sizeof(T) - 1 - i];
@@ -50,6 +55,32 @@ class ByteReader {
     std::span<const std::byte> bytes_;
     std::string_view source_;
     uint64_t position_ = 0;
+};
+
+// Bytes that grow at their end, for a ByteReader to read.
+class ByteWriter {
+  public:
+    template <Number T>
+    void add(T value) {
+        std::byte raw[sizeof(T)];
+        std::memcpy(raw, &value, sizeof(T));
+        if constexpr (std::endian::native == std::endian::big) std::ranges::reverse(raw);
+        add_bytes(raw);
+    }
+    void add_bytes(std::span<const std::byte> bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
+    // The number of bytes as u32, then the bytes. Requires: fewer than 2^32 of them.
+    void add_text(std::string_view text) {
+        add(static_cast<uint32_t>(text.size()));
+        add_bytes(std::as_bytes(std::span(text)));
+    }
+    // Zeros up to a multiple of `to` bytes.
+    void align(size_t to) { bytes_.resize((bytes_.size() + to - 1) / to * to); }
+
+    [[nodiscard]] std::span<const std::byte> view() const { return bytes_; }
+    [[nodiscard]] std::vector<std::byte> take() { return std::move(bytes_); }
+
+  private:
+    std::vector<std::byte> bytes_;
 };
 
 }  // namespace cellar

@@ -67,5 +67,25 @@ RC_GTEST_PROP(ByteReaderProperty, StaysInside, (const std::vector<uint8_t>& data
     }
 }
 
+TEST(ByteWriter, WritesWhatTheReaderReads) {
+    ByteWriter writer;
+    writer.add(uint8_t{0x01});
+    writer.add(uint32_t{0x05040302});
+    writer.add(int16_t{-2});
+    writer.add(1.0F);
+    writer.add_text("hi");
+    EXPECT_EQ(writer.take(), bytes_of({1, 2, 3, 4, 5, 0xfe, 0xff, 0, 0, 0x80, 0x3f, 2, 0, 0, 0, 'h', 'i'}));
+}
+
+TEST(ByteWriter, AlignsWithZeros) {
+    ByteWriter writer;
+    writer.align(8);
+    EXPECT_TRUE(writer.view().empty());
+    writer.add_bytes(bytes_of({7, 7, 7}));
+    writer.align(4);
+    writer.align(4);
+    EXPECT_EQ(writer.take(), bytes_of({7, 7, 7, 0}));
+}
+
 }  // namespace
 }  // namespace cellar

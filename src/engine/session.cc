@@ -18,24 +18,6 @@ namespace {
 constexpr uint64_t kDeadShare = 8;
 constexpr uint64_t kSmallFile = 64 << 10;
 
-class Bytes {
-  public:
-    template <class T>
-    void add(T value) {
-        const auto* raw = reinterpret_cast<const std::byte*>(&value);
-        bytes_.insert(bytes_.end(), raw, raw + sizeof value);
-    }
-    void add_text(std::string_view text) {
-        add(static_cast<uint32_t>(text.size()));
-        const auto* raw = reinterpret_cast<const std::byte*>(text.data());
-        bytes_.insert(bytes_.end(), raw, raw + text.size());
-    }
-    [[nodiscard]] std::span<const std::byte> view() const { return bytes_; }
-
-  private:
-    std::vector<std::byte> bytes_;
-};
-
 Result<std::string> read_text(ByteReader& in, std::string_view field) {
     CELLAR_TRY(const uint32_t size, in.read<uint32_t>(field));
     CELLAR_TRY(const std::string_view text, in.take_text(size, field));
@@ -334,7 +316,7 @@ Result<Session::Saved> Session::save(std::span<const Source> sources) {
     std::vector<uint64_t> alive;
     {
         SessionFile::Save save = file_->begin();
-        Bytes about;
+        ByteWriter about;
         about.add(static_cast<uint32_t>(mine_.size()));
         for (const auto& [name, value] : mine_) {
             about.add_text(name);
@@ -342,7 +324,7 @@ Result<Session::Saved> Session::save(std::span<const Source> sources) {
         }
         CELLAR_TRY(const uint64_t model, save.add(SectionKind::Model, about.view()));
         alive.push_back(model);
-        Bytes directory;
+        ByteWriter directory;
         directory.add(static_cast<uint32_t>(sources.size()));
         for (const Source& source : sources) {
             const Branch* kept = source.seq ? nullptr : find(source.name);

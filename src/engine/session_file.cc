@@ -33,42 +33,25 @@ tl::unexpected<Error> system_error(const std::string& path, const char* what, in
     return fail(error == ENOSPC ? ErrorKind::Full : ErrorKind::System, "{}: {}: {}", path, what, std::strerror(error));
 }
 
-class Bytes {
-  public:
-    template <class T>
-    void add(T value) {
-        const auto* raw = reinterpret_cast<const std::byte*>(&value);
-        bytes_.insert(bytes_.end(), raw, raw + sizeof value);
-    }
-    void add_raw(const void* data, size_t bytes) {
-        const auto* raw = static_cast<const std::byte*>(data);
-        bytes_.insert(bytes_.end(), raw, raw + bytes);
-    }
-    [[nodiscard]] std::span<const std::byte> view() const { return bytes_; }
-
-  private:
-    std::vector<std::byte> bytes_;
-};
-
 std::vector<std::byte> file_header() {
-    Bytes out;
-    out.add_raw(kMagic, sizeof kMagic);
+    ByteWriter out;
+    out.add_bytes(std::as_bytes(std::span(kMagic)));
     out.add(kVersion);
     out.add(static_cast<uint32_t>(kHeaderBytes));
     for (int i = 0; i < 5; ++i) out.add(uint64_t{0});
     out.add(static_cast<uint64_t>(XXH3_64bits(out.view().data(), out.view().size())));
-    return {out.view().begin(), out.view().end()};
+    return out.take();
 }
 
 std::vector<std::byte> section_header(const Section& section) {
-    Bytes out;
+    ByteWriter out;
     out.add(static_cast<uint32_t>(section.kind));
     out.add(uint32_t{0});
     out.add(section.id);
     out.add(section.length);
     out.add(section.checksum);
     out.add(static_cast<uint64_t>(XXH3_64bits(out.view().data(), out.view().size())));
-    return {out.view().begin(), out.view().end()};
+    return out.take();
 }
 
 // The section whose header stands at this offset, if one does and its content ends within the file.
@@ -132,7 +115,7 @@ std::optional<Commit> read_commit(std::span<const std::byte> file, const Section
 }
 
 std::vector<std::byte> commit_content(uint64_t saves, const std::map<uint64_t, Section>& alive) {
-    Bytes out;
+    ByteWriter out;
     out.add(saves);
     out.add(static_cast<uint64_t>(alive.size()));
     for (const auto& [id, s] : alive) {
@@ -143,7 +126,7 @@ std::vector<std::byte> commit_content(uint64_t saves, const std::map<uint64_t, S
         out.add(static_cast<uint32_t>(s.kind));
         out.add(uint32_t{0});
     }
-    return {out.view().begin(), out.view().end()};
+    return out.take();
 }
 
 // Everything that a commit names is where it says, and whole.

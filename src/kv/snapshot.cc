@@ -13,20 +13,6 @@ namespace {
 constexpr int32_t kMostRotary = 1 << 30;
 constexpr uint32_t kPlainText = 1;  // flag: ids alone; rotary positions count with the positions, no media
 
-class Bytes {
-  public:
-    template <class T>
-    void add(T value) {
-        const auto* raw = reinterpret_cast<const std::byte*>(&value);
-        bytes_.insert(bytes_.end(), raw, raw + sizeof value);
-    }
-    void align(size_t to) { bytes_.resize((bytes_.size() + to - 1) / to * to); }
-    [[nodiscard]] std::span<const std::byte> view() const { return bytes_; }
-
-  private:
-    std::vector<std::byte> bytes_;
-};
-
 std::vector<Run> runs_within(std::span<const Run> runs, Interval positions) {
     std::vector<Run> out;
     for (Run run : runs) {
@@ -39,7 +25,7 @@ std::vector<Run> runs_within(std::span<const Run> runs, Interval positions) {
     return out;
 }
 
-void add_tokens(bool plain, const std::vector<Token>& tokens, Bytes& out) {
+void add_tokens(bool plain, const std::vector<Token>& tokens, ByteWriter& out) {
     for (const Token& token : tokens) {
         out.add(token.id);
         if (plain) continue;
@@ -50,7 +36,7 @@ void add_tokens(bool plain, const std::vector<Token>& tokens, Bytes& out) {
 }
 
 // What stands before the rows of a group.
-void add_group_head(const GroupSpec& group, const std::vector<Run>& runs, Bytes& out) {
+void add_group_head(const GroupSpec& group, const std::vector<Run>& runs, ByteWriter& out) {
     out.add(static_cast<uint32_t>(group.planes));
     out.add(static_cast<uint32_t>(group.rows.size()));
     for (const RowSpec& row : group.rows) {
@@ -183,7 +169,7 @@ Result<void> write_piece(const Cache& cache, SeqId id, Interval positions, const
     cache.copy_tokens(id, positions, tokens);
     bool plain = true;
     for (size_t i = 0; i < tokens.size() && plain; ++i) plain = tokens[i].media == 0 && tokens[i].rotary == positions.lo + static_cast<int32_t>(i);
-    Bytes head;
+    ByteWriter head;
     head.add(static_cast<uint32_t>(positions.lo));
     head.add(static_cast<uint32_t>(positions.hi));
     head.add(plain ? kPlainText : 0U);
@@ -192,7 +178,7 @@ Result<void> write_piece(const Cache& cache, SeqId id, Interval positions, const
     CELLAR_TRY_VOID(sink(head.view()));
     for (size_t g = 0; g < cache.spec().groups.size(); ++g) {
         const std::vector<Run> runs = runs_within(cache.runs(id, static_cast<int>(g)), positions);
-        Bytes group;
+        ByteWriter group;
         add_group_head(cache.spec().groups[g], runs, group);
         CELLAR_TRY_VOID(sink(group.view()));
         uint64_t written = 0;
