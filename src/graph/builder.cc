@@ -41,6 +41,17 @@ Node& Builder::add_node(Op op, std::string_view label) {
     return graph_.nodes.back();
 }
 
+// A node whose result has the shape of its first input. Fields of the node may be set behind it.
+Node& Builder::add_node_like(Op op, std::string_view label, Ref x, Ref other) {
+    Node& node = add_node(op, label);
+    node.in = {x, other, kNone};
+    node.out[0] = floats(value(x).rows, value(x).cols, node.label);
+    touch(x);
+    touch(other);
+    touch(node.out[0]);
+    return node;
+}
+
 // Ends a node: notes when its values are born and last used. In-place nodes name their value as input and output.
 void Builder::touch(Ref ref) {
     if (ref == kNone) return;
@@ -62,21 +73,16 @@ Ref Builder::embed(const ops::WeightMatrix& table) {
 }
 
 Ref Builder::norm(Ref x, const NormWeights& weights, std::string_view label) {
-    Node& node = add_node(weights.rms ? Op::RmsNorm : Op::LayerNorm, label);
+    Node& node = add_node_like(weights.rms ? Op::RmsNorm : Op::LayerNorm, label, x);
     node.vector = weights.weight;
     node.bias = weights.bias;
     node.factor = weights.eps;
-    node.in[0] = x;
-    const Ref out = floats(value(x).rows, value(x).cols, node.label);
-    node.out[0] = out;
-    touch(x);
-    touch(out);
-    return out;
+    return node.out[0];
 }
 
 Ref Builder::head_norm(Ref x, int heads, int width, const NormWeights& weights, bool per_head, std::string_view label) {
     CHECK_EQ(value(x).cols, static_cast<int64_t>(heads) * width);
-    Node& node = add_node(Op::HeadNorm, label);
+    Node& node = add_node_like(Op::HeadNorm, label, x);
     node.vector = weights.weight;
     node.bias = weights.bias;
     node.factor = weights.eps;
@@ -84,12 +90,7 @@ Ref Builder::head_norm(Ref x, int heads, int width, const NormWeights& weights, 
     node.vector_per_head = per_head;
     node.heads = heads;
     node.width = width;
-    node.in[0] = x;
-    const Ref out = floats(value(x).rows, value(x).cols, node.label);
-    node.out[0] = out;
-    touch(x);
-    touch(out);
-    return out;
+    return node.out[0];
 }
 
 Ref Builder::prepared(Ref x, ops::ActivationForm form) {
@@ -110,7 +111,7 @@ Ref Builder::prepared(Ref x, ops::ActivationForm form) {
 
 Ref Builder::linear(Ref x, const Linear& linear, std::string_view label) {
     CHECK_EQ(value(x).cols, linear.w.cols);
-    const Ref input = prepared(x, ops::activation_form(linear.w.type));
+    const Ref input = prepared(x, linear.w.form());
     Node& node = add_node(Op::MatMul, label);
     node.weight = linear.w;
     node.bias = linear.bias;
@@ -159,14 +160,9 @@ void Builder::rope(Ref x, int heads, int width, int rope, ops::RopePairing pairi
 }
 
 Ref Builder::scale_rows(Ref x, const Temperature& temperature, std::string_view label) {
-    Node& node = add_node(Op::ScaleRows, label);
+    Node& node = add_node_like(Op::ScaleRows, label, x);
     node.temperature = temperature;
-    node.in[0] = x;
-    const Ref out = floats(value(x).rows, value(x).cols, node.label);
-    node.out[0] = out;
-    touch(x);
-    touch(out);
-    return out;
+    return node.out[0];
 }
 
 void Builder::store(Ref x, const kv::LayerPlace& place, int row, std::string_view label) {
@@ -200,57 +196,34 @@ Ref Builder::attend(Ref q, const kv::LayerPlace& place, int heads, int k_width, 
 Ref Builder::add(Ref a, Ref b, std::string_view label) {
     CHECK_EQ(value(a).cols, value(b).cols);
     CHECK_EQ(value(a).rows, value(b).rows);
-    Node& node = add_node(Op::Add, label);
-    node.in = {a, b, kNone};
-    const Ref out = floats(value(a).rows, value(a).cols, node.label);
-    node.out[0] = out;
-    touch(a);
-    touch(b);
-    touch(out);
-    return out;
-}
-
-Ref Builder::mul(Ref a, Ref b, std::string_view label) {
-    const Ref out = add(a, b, label);
-    graph_.nodes.back().op = Op::Mul;
-    return out;
+    return add_node_like(Op::Add, label, a, b).out[0];
 }
 
 Ref Builder::scale(Ref x, float factor, std::string_view label) {
     if (factor == 1.0F) return x;
-    Node& node = add_node(Op::Scale, label);
+    Node& node = add_node_like(Op::Scale, label, x);
     node.factor = factor;
-    node.in[0] = x;
-    const Ref out = floats(value(x).rows, value(x).cols, node.label);
-    node.out[0] = out;
-    touch(x);
-    touch(out);
-    return out;
+    return node.out[0];
 }
 
 Ref Builder::activate(Ref x, ops::Activation kind, std::string_view label) {
-    Node& node = add_node(Op::Activate, label);
+    Node& node = add_node_like(Op::Activate, label, x);
     node.activation = kind;
-    node.in[0] = x;
-    const Ref out = floats(value(x).rows, value(x).cols, node.label);
-    node.out[0] = out;
-    touch(x);
-    touch(out);
-    return out;
+    return node.out[0];
 }
 
 Ref Builder::activate_mul(Ref gate, Ref up, ops::Activation kind, std::string_view label) {
-    const Ref out = add(gate, up, label);
-    graph_.nodes.back().op = Op::ActivateMul;
-    graph_.nodes.back().activation = kind;
-    return out;
+    CHECK_EQ(value(gate).cols, value(up).cols);
+    CHECK_EQ(value(gate).rows, value(up).rows);
+    Node& node = add_node_like(Op::ActivateMul, label, gate, up);
+    node.activation = kind;
+    return node.out[0];
 }
 
 Ref Builder::soft_cap(Ref x, float cap, std::string_view label) {
-    const Ref out = activate(x, ops::Activation::Tanh, label);
-    graph_.nodes.back().op = Op::SoftCap;
-    graph_.nodes.back().cap = cap;
-    return out;
+    Node& node = add_node_like(Op::SoftCap, label, x);
+    node.cap = cap;
+    return node.out[0];
 }
 
 Ref Builder::outputs_only(Ref x, std::string_view label) {
@@ -294,7 +267,7 @@ Ref Builder::group_by_expert(Ref ids, int experts) {
 
 Ref Builder::expert_linear(Ref x, Ref groups, const ExpertLinear& linear, int64_t slots, bool by_slot, std::string_view label) {
     CHECK_EQ(value(x).cols, linear.w.cols);
-    const Ref input = prepared(x, ops::activation_form(linear.w.type));
+    const Ref input = prepared(x, linear.w.form());
     Node& node = add_node(Op::ExpertMatMul, label);
     node.weight = linear.w;
     node.experts = linear.experts;

@@ -51,7 +51,6 @@ class Builder {
     Ref attend(Ref q, const kv::LayerPlace& place, int heads, int k_width, int v_width, float scale, float soft_cap, int rope,
                ops::RopePairing pairing);
     Ref add(Ref a, Ref b, std::string_view label);
-    Ref mul(Ref a, Ref b, std::string_view label);
     Ref scale(Ref x, float factor, std::string_view label);  // x itself where factor is 1
     Ref activate(Ref x, ops::Activation kind, std::string_view label);
     Ref activate_mul(Ref gate, Ref up, ops::Activation kind, std::string_view label);
@@ -72,6 +71,7 @@ class Builder {
     Ref add_value(Kind kind, int64_t rows, int64_t cols, size_t bytes, std::string name);
     Ref floats(int64_t rows, int64_t cols, const std::string& label);
     Node& add_node(Op op, std::string_view label);
+    Node& add_node_like(Op op, std::string_view label, Ref x, Ref other = kNone);
     Ref prepared(Ref x, ops::ActivationForm form);
     Ref rope_table(int rope);
     void touch(Ref ref);

@@ -30,10 +30,6 @@ std::string_view name(Op op) {
             return "attend";
         case Op::Add:
             return "add";
-        case Op::AddRow:
-            return "add_row";
-        case Op::Mul:
-            return "mul";
         case Op::Scale:
             return "scale";
         case Op::ScaleRows:

@@ -53,8 +53,6 @@ enum class Op : uint8_t {
     StoreRows,
     Attend,
     Add,
-    AddRow,
-    Mul,
     Scale,
     ScaleRows,
     Activate,

@@ -77,10 +77,6 @@ void Walker::run(const Node& node) {
             return attend(node);
         case Op::Add:
             return ops_.add(mat(in), mat(node.in[1]), mat(out), team_);
-        case Op::AddRow:
-            return ops_.add_row(mat(in), node.vector, mat(out), team_);
-        case Op::Mul:
-            return ops_.mul(mat(in), mat(node.in[1]), mat(out), team_);
         case Op::Scale:
             return ops_.scale(mat(in), node.factor, mat(out), team_);
         case Op::ScaleRows:
@@ -208,7 +204,8 @@ bool Walker::finite(const Node& node) const {
 size_t scratch_bytes(const Graph& graph, const ops::Ops& ops, int64_t context, int threads) {
     size_t most = 0;
     for (const Node& node : graph.nodes)
-        if (node.op == Op::Attend) most = std::max(most, ops.attend_scratch_bytes(graph.shape.tokens, node.heads, node.v_width, context, threads));
+        if (node.op == Op::Attend)
+            most = std::max(most, ops.attend_scratch_bytes(graph.shape.tokens, node.heads, std::max(node.width, node.v_width), context, threads));
     return most;
 }
 

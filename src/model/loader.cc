@@ -158,7 +158,6 @@ const gguf::TensorInfo* Loader::find(const std::string& name, std::initializer_l
                            fmt::join(dims, ", ")));
         return nullptr;
     }
-    used_.insert(name);
     return tensor;
 }
 
@@ -200,13 +199,6 @@ NormWeights Loader::norm(const std::string& base, int64_t width, Need need) {
     out.eps = config_.eps;
     out.rms = config_.rms;
     if (out.present() && !out.rms) out.bias = vector(base + ".bias", {width}, Need::Optional);
-    return out;
-}
-
-std::vector<std::string_view> Loader::unused_tensors() const {
-    std::vector<std::string_view> out;
-    for (const gguf::TensorInfo& tensor : file_.tensors())
-        if (!used_.contains(std::string(tensor.name))) out.push_back(tensor.name);
     return out;
 }
 

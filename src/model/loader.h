@@ -7,7 +7,6 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <vector>
 
 #include "base/result.h"
@@ -82,7 +81,11 @@ class Loader {
         kv::Keep keep;
     };
     Attention attention(int layer, const AttentionSpec& spec);
+    // A block as most are: a norm before attention and one before the feed-forward part, which the second form reads too.
+    Block attention_block(int layer, const AttentionSpec& spec);
+    Block dense_block(int layer, const AttentionSpec& spec, ops::Activation activation);
     FeedForward gated_feed_forward(int layer, std::string_view suffix, int64_t width, ops::Activation activation);
+    int64_t expert_width(int64_t otherwise);
     Experts gated_experts(int layer, int64_t width, const ops::RouteSpec& route, ops::Activation activation);
     // Route as the expert_* keys say, starting from what the architecture does when they are absent.
     ops::RouteSpec route(ops::RouteSpec::Gate gate, bool normalise);
@@ -92,8 +95,6 @@ class Loader {
 
     // Floats that were converted from another type, with the life of the model.
     std::deque<std::vector<float>> take_owned() { return std::move(owned_); }
-    // Tensors of the file that nothing asked for; for `inspect` and tests.
-    [[nodiscard]] std::vector<std::string_view> unused_tensors() const;
 
   private:
     template <class T>
@@ -109,7 +110,6 @@ class Loader {
     bool failed_ = false;
     Error error_;
     std::deque<std::vector<float>> owned_;
-    std::unordered_set<std::string> used_;
 };
 
 }  // namespace cellar::model

@@ -98,6 +98,20 @@ Attention Loader::attention(int i, const AttentionSpec& spec) {
     return out;
 }
 
+Block Loader::attention_block(int i, const AttentionSpec& spec) {
+    Block out;
+    out.attn_norm = norm(layer(i, "attn_norm"), config_.embedding);
+    out.attention = attention(i, spec);
+    out.ffn_norm = norm(layer(i, "ffn_norm"), config_.embedding);
+    return out;
+}
+
+Block Loader::dense_block(int i, const AttentionSpec& spec, ops::Activation activation) {
+    Block out = attention_block(i, spec);
+    out.ffn = gated_feed_forward(i, "", config_.feed_forward[static_cast<size_t>(i)], activation);
+    return out;
+}
+
 FeedForward Loader::gated_feed_forward(int i, std::string_view suffix, int64_t width, ops::Activation activation) {
     FeedForward out;
     out.activation = activation;
@@ -146,6 +160,10 @@ ops::RouteSpec Loader::route(ops::RouteSpec::Gate gate, bool normalise) {
         refuse(fmt::format("{} experts in {} groups, {} experts of {} groups used: these do not fit together", out.experts, out.groups, out.used,
                            out.groups_used));
     return out;
+}
+
+int64_t Loader::expert_width(int64_t otherwise) {
+    return integer_or("expert_feed_forward_length", otherwise, 0, int64_t{1} << 24);
 }
 
 Experts Loader::gated_experts(int i, int64_t width, const ops::RouteSpec& route, ops::Activation activation) {

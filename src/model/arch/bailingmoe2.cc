@@ -16,10 +16,7 @@ Network load_bailingmoe2(Loader& in) {
     const int64_t width = in.integer("expert_feed_forward_length", 1, kMaxWidth);
     const int64_t shared = in.integer_or("expert_shared_feed_forward_length", width, 0, kMaxWidth) * in.integer("expert_shared_count", 0, 4096);
     for (int i = 0; in.ok() && i < in.config().layers; ++i) {
-        Block& block = d.blocks[static_cast<size_t>(i)];
-        block.attn_norm = in.norm(Loader::layer(i, "attn_norm"), in.config().embedding);
-        block.attention = in.attention(i, attention);
-        block.ffn_norm = in.norm(Loader::layer(i, "ffn_norm"), in.config().embedding);
+        Block& block = d.blocks[static_cast<size_t>(i)] = in.attention_block(i, attention);
         if (i < dense) {
             block.ffn = in.gated_feed_forward(i, "", in.config().feed_forward[static_cast<size_t>(i)], ops::Activation::Silu);
         } else {

@@ -8,11 +8,7 @@ Network load_phi3(Loader& in) {
     Loader::AttentionSpec attention;
     attention.pairing = ops::RopePairing::Halves;
     for (int i = 0; in.ok() && i < in.config().layers; ++i) {
-        Block& block = d.blocks[static_cast<size_t>(i)];
-        block.attn_norm = in.norm(Loader::layer(i, "attn_norm"), in.config().embedding);
-        block.attention = in.attention(i, attention);
-        block.ffn_norm = in.norm(Loader::layer(i, "ffn_norm"), in.config().embedding);
-        block.ffn = in.gated_feed_forward(i, "", in.config().feed_forward[static_cast<size_t>(i)], ops::Activation::Silu);
+        d.blocks[static_cast<size_t>(i)] = in.dense_block(i, attention, ops::Activation::Silu);
     }
     const RopeConfig rope = in.rope(true);
     return decoder_network(in, std::move(d), {rope});

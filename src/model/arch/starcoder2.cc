@@ -9,11 +9,8 @@ Network load_starcoder2(Loader& in) {
     Loader::AttentionSpec attention;
     attention.pairing = ops::RopePairing::Halves;
     for (int i = 0; in.ok() && i < in.config().layers; ++i) {
-        Block& block = d.blocks[static_cast<size_t>(i)];
         const int64_t width = in.config().feed_forward[static_cast<size_t>(i)];
-        block.attn_norm = in.norm(Loader::layer(i, "attn_norm"), in.config().embedding);
-        block.attention = in.attention(i, attention);
-        block.ffn_norm = in.norm(Loader::layer(i, "ffn_norm"), in.config().embedding);
+        Block& block = d.blocks[static_cast<size_t>(i)] = in.attention_block(i, attention);
         block.ffn.activation = ops::Activation::Gelu;
         block.ffn.up = in.linear(Loader::layer(i, "ffn_up"), width, in.config().embedding);
         block.ffn.down = in.linear(Loader::layer(i, "ffn_down"), in.config().embedding, width);
