@@ -84,7 +84,6 @@ void measure(const cellar::DTypeInfo& type, int threads) {
                     static_cast<double>(bytes) * static_cast<double>(rows) / one * 1e-9, 2.0 * 64 * 4096 * static_cast<double>(cols) / many * 1e-9);
     };
     report("file", weights, cellar::ops::cpu_impl::matmul);
-    if (!cellar::ops::cpu_impl::can_pack(type.type)) return;
     const Aligned<std::byte> packed(cellar::ops::cpu_impl::packed_bytes(type.type, rows, cols));
     cellar::ops::cpu_impl::pack_rows({type.type, rows, cols, weights}, 0, rows, packed.data, team);
     report("packed", packed.data, cellar::ops::cpu_impl::packed_matmul);

@@ -27,6 +27,7 @@ struct AttendCase {
     RopePairing pairing = RopePairing::Halves;
     int gap_lo = 0;  // positions [gap_lo, gap_hi) of each sequence are removed
     int gap_hi = 0;
+    int scratch_context = 4096;  // positions that the scratch memory is meant for; more of them go in several waves
     bool exact_queries = false;  // queries that int8 per 32 values holds exactly
 };
 
@@ -159,8 +160,8 @@ class AttendCache {
         std::vector<float> sinks;
         for (int h = 0; h < case_.heads; ++h) sinks.push_back(0.5F * static_cast<float>(h) - 1.0F);
         std::vector<float> out(static_cast<size_t>(count * out_cols), std::nanf(""));
-        const size_t bytes =
-            ops.attend_scratch_bytes(static_cast<int>(count), case_.heads, std::max(case_.k_width, case_.v_width), 4096, team.size());
+        const size_t bytes = ops.attend_scratch_bytes(static_cast<int>(count), case_.heads, std::max(case_.k_width, case_.v_width),
+                                                      case_.scratch_context, team.size());
         std::vector<std::byte> scratch(bytes + 64, std::byte{0xFF});
         AttendArgs args;
         args.q = {q.data(), count, q_cols, q_cols};

@@ -81,7 +81,7 @@ TEST(Attend, AgreesWithTheReferenceInEveryFormat) {
 }
 
 TEST(Attend, AgreesWithTheReferenceAtEveryWidth) {
-    for (int width = 1; width <= 288; width += width < 40 ? 3 : kReduced ? 41 : 8) {
+    for (int width = 1; width <= 288; width += kReduced ? (width < 40 ? 7 : 47) : (width < 40 ? 3 : 8)) {
         for (const kv::RowFormat format : kFormats) {
             AttendCase c;
             c.k_format = c.v_format = format;
@@ -199,7 +199,7 @@ TEST(Attend, GivesTheSameBitsAcrossSegmentsAndInCompany) {
             c.kv_heads = 2;
             c.k_width = c.v_width = 32;
             if (windowed) c.keep = kv::Keep::window(1500, 70);
-            const int n = 3000;
+            const int n = kReduced ? 2100 : 5200;
             const auto run = [&](int threads, int step, bool scattered, bool company) {
                 ThreadTeam team(threads);
                 AttendCache cache(c, n + 700, scattered, 11);
@@ -220,6 +220,9 @@ TEST(Attend, GivesTheSameBitsAcrossSegmentsAndInCompany) {
             const Results wanted = run(1, 1, false, false);
             EXPECT_EQ(wanted.size(), 12U);
             expect_same_bits(run(2, 1, true, false), wanted, "two threads, one token");
+            c.scratch_context = 0;
+            expect_same_bits(run(2, 1, true, false), wanted, "two threads, one token, several waves");
+            c.scratch_context = 4096;
             expect_same_bits(run(3, 1, true, true), wanted, "three threads, one token, company");
             expect_same_bits(run(2, 4, false, true), wanted, "two threads, four tokens, company");
             expect_same_bits(run(1, 12, true, true), wanted, "one thread, twelve tokens, company");

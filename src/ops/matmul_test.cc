@@ -18,16 +18,6 @@
 namespace cellar::ops {
 namespace {
 
-double error_ratio(const std::vector<float>& a, const std::vector<float>& b) {
-    double error = 0;
-    double power = 0;
-    for (size_t i = 0; i < a.size(); ++i) {
-        error += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
-        power += static_cast<double>(b[i]) * b[i];
-    }
-    return power > 0 ? error / power : error;
-}
-
 class MatmulOf : public testing::TestWithParam<DType> {};
 
 TEST_P(MatmulOf, agrees_with_double) {
@@ -223,6 +213,21 @@ TEST(Activations, that_are_not_finite_make_results_that_are_not) {
                 }
             });
         }
+    }
+}
+
+TEST(Matmul, exact_activations_meet_bf16_weights_unrounded) {
+    ThreadTeam team(2);
+    for (const int64_t cols : widths(DType::BF16)) {
+        const Product p(DType::BF16, 37, cols, 17, 5, true);
+        std::vector<float> expected;
+        std::vector<float> actual;
+        reference_impl::matmul(p.args(expected, 17), team);
+        for_each_target([&](std::string_view target) {
+            SCOPED_TRACE(target);
+            cpu_impl::matmul(p.args(actual, 17), team);
+            EXPECT_LT(error_ratio(actual, expected), 1e-11) << cols;
+        });
     }
 }
 

@@ -23,14 +23,15 @@ inline std::vector<float> normal_values(size_t n, uint32_t seed) {
 
 // A product with everything it needs: weights that start at an odd address, and prepared activations.
 struct Product {
-    Product(DType type, int64_t rows, int64_t cols, int64_t x_count, uint32_t seed) : type(type), rows(rows), cols(cols), x_count(x_count) {
+    Product(DType type, int64_t rows, int64_t cols, int64_t x_count, uint32_t seed, bool exact = false)
+        : type(type), rows(rows), cols(cols), x_count(x_count), exact(exact) {
         const std::vector<float> values = normal_values(static_cast<size_t>(rows * cols), seed);
         const size_t bytes = row_bytes(type, cols);
         weights.resize(static_cast<size_t>(rows) * bytes + 1);
         for (int64_t r = 0; r < rows; ++r) encode_row(type, values.data() + r * cols, cols, weights.data() + 1 + static_cast<size_t>(r) * bytes);
         x = normal_values(static_cast<size_t>(x_count * cols), seed + 1);
         bias = normal_values(static_cast<size_t>(rows), seed + 2);
-        const ActivationForm form = activation_form(type);
+        const ActivationForm form = matrix().form();
         prepared.resize(static_cast<size_t>(x_count) * form_row_bytes(form, cols));
         for (int64_t i = 0; i < x_count; ++i) {
             encode_activations(form, x.data() + i * cols, cols, prepared.data() + static_cast<size_t>(i) * form_row_bytes(form, cols));
@@ -39,7 +40,7 @@ struct Product {
 
     [[nodiscard]] MatmulArgs args(std::vector<float>& y, int64_t count) const {
         MatmulArgs a;
-        a.w = {type, rows, cols, weights.data() + 1};
+        a.w = matrix();
         a.x = prepared.data();
         a.count = count;
         y.assign(static_cast<size_t>(count * rows), -7.0F);
@@ -47,10 +48,13 @@ struct Product {
         return a;
     }
 
+    [[nodiscard]] WeightMatrix matrix() const { return {type, rows, cols, weights.data() + 1, false, exact}; }
+
     DType type;
     int64_t rows;
     int64_t cols;
     int64_t x_count;
+    bool exact;  // BF16 weights meet activations that are not rounded
     std::vector<std::byte> weights;
     std::vector<std::byte> prepared;
     std::vector<float> x;
@@ -59,6 +63,16 @@ struct Product {
 
 inline bool same_bits(const float* a, const float* b, int64_t n) {
     return std::memcmp(a, b, static_cast<size_t>(n) * sizeof(float)) == 0;
+}
+
+inline double error_ratio(const std::vector<float>& a, const std::vector<float>& b) {
+    double error = 0;
+    double power = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+        error += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
+        power += static_cast<double>(b[i]) * b[i];
+    }
+    return power > 0 ? error / power : error;
 }
 
 // Columns worth testing: one block, several, a whole number of chunks and not.

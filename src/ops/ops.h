@@ -71,8 +71,9 @@ struct Ops {
     // --- the cache
     // Encodes x [tokens, heads * width] into row `row` of plane `plane` at the view's write cells.
     void (*store_rows)(Mat x, const kv::GroupView& group, int plane, int row, ThreadTeam& team);
-    // Bytes that attend needs as scratch for up to `tokens` queries that see up to `context` positions.
-    size_t (*attend_scratch_bytes)(int tokens, int heads, int v_width, int64_t context, int threads);
+    // Bytes that attend needs as scratch for up to `tokens` queries that see up to `context` positions; `width` is the wider of a K and
+    // a V head.
+    size_t (*attend_scratch_bytes)(int tokens, int heads, int width, int64_t context, int threads);
     void (*attend)(const AttendArgs& args, ThreadTeam& team);
 };
 

@@ -21,7 +21,7 @@ void prepare_activations(ActivationForm form, Mat x, std::byte* out, ThreadTeam&
 void matmul(const MatmulArgs& args, ThreadTeam& team) {
     const WeightMatrix& w = args.w;
     CHECK_EQ(args.y.cols, w.rows);
-    const ActivationForm form = activation_form(w.type);
+    const ActivationForm form = w.form();
     const auto cols = static_cast<size_t>(w.cols);
     const size_t x_bytes = form_row_bytes(form, w.cols);
     std::vector<float> x(static_cast<size_t>(args.count) * cols);

@@ -26,16 +26,6 @@ struct MatOut {
     operator Mat() const { return {data, rows, cols, stride}; }  // NOLINT: a writable matrix is a readable one
 };
 
-// Weights: rows are outputs, cols inputs. As they lie in the file, [rows][cols], row after row; or packed for this machine by
-// Ops::pack_rows, which only the table that packed them can read.
-struct WeightMatrix {
-    DType type = DType::F32;
-    int64_t rows = 0;
-    int64_t cols = 0;
-    const std::byte* data = nullptr;
-    bool packed = false;
-};
-
 // The form that activations take before they meet weights of a type.
 enum class ActivationForm : uint8_t {
     F32,
@@ -45,9 +35,21 @@ enum class ActivationForm : uint8_t {
 };
 ActivationForm activation_form(DType weights);
 
+// Weights: rows are outputs, cols inputs. As they lie in the file, [rows][cols], row after row; or packed for this machine by
+// Ops::pack_rows, which only the table that packed them can read.
+struct WeightMatrix {
+    DType type = DType::F32;
+    int64_t rows = 0;
+    int64_t cols = 0;
+    const std::byte* data = nullptr;
+    bool packed = false;
+    bool exact = false;  // activations that would be rounded to BF16 stay f32
+    [[nodiscard]] ActivationForm form() const { return exact && type == DType::BF16 ? ActivationForm::F32 : activation_form(type); }
+};
+
 struct MatmulArgs {
     WeightMatrix w;
-    const std::byte* x = nullptr;  // activations in activation_form(w.type), rows of activation_row_bytes(form, w.cols)
+    const std::byte* x = nullptr;  // activations in w.form(), rows of activation_row_bytes(form, w.cols)
     int64_t count = 0;
     const int32_t* x_rows = nullptr;  // [count] or null: row i
     const int32_t* y_rows = nullptr;  // [count] or null: row i

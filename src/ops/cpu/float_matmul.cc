@@ -62,10 +62,10 @@ HWY_INLINE VF load_values(const std::byte* p) {
 }
 
 // Products of plain floats: one fused multiply-add for each vector of columns.
-template <DType weight_type>
+template <DType weight_type, DType activation_type = DType::F32>
 struct Widened {
     static constexpr DType weights = weight_type;
-    static constexpr DType activations = weight_type == DType::BF16 ? DType::BF16 : DType::F32;
+    static constexpr DType activations = activation_type;
     static constexpr int step = kLanes;  // columns of a vector
     using Operand = VF;
     static HWY_INLINE Operand weight(const std::byte* p) { return load_values<weights>(p); }
@@ -74,11 +74,6 @@ struct Widened {
 };
 
 #if HWY_TARGET == HWY_AVX3_DL
-
-bool has_bf16_products() {
-    static const bool has = __builtin_cpu_supports("avx512bf16") != 0;
-    return has;
-}
 
 // Products of bf16, two neighbouring columns to a lane.
 struct Bf16Pairs {
@@ -184,7 +179,7 @@ void multiply_rows(const MatmulArgs& args, size_t x_bytes, size_t w_bytes, int64
 
 template <class Product>
 void multiply(const MatmulArgs& args, ThreadTeam& team) {
-    const size_t x_bytes = form_row_bytes(activation_form(Product::weights), args.w.cols);
+    const size_t x_bytes = form_row_bytes(args.w.form(), args.w.cols);
     const size_t w_bytes = row_bytes(Product::weights, args.w.cols);
     const int64_t blocks = (args.count + kTokenBlock - 1) / kTokenBlock;
     team.run((args.w.rows + kGroup - 1) / kGroup * blocks, [&](int64_t i, int) {
@@ -200,10 +195,11 @@ void multiply(const MatmulArgs& args, ThreadTeam& team) {
 void multiply_any(const MatmulArgs& args, ThreadTeam& team) {
     if (args.w.type == DType::F32) return multiply<Widened<DType::F32>>(args, team);
     if (args.w.type == DType::F16) return multiply<Widened<DType::F16>>(args, team);
+    if (args.w.form() == ActivationForm::F32) return multiply<Widened<DType::BF16>>(args, team);
 #if HWY_TARGET == HWY_AVX3_DL
     if (has_bf16_products()) return multiply<Bf16Pairs>(args, team);
 #endif
-    return multiply<Widened<DType::BF16>>(args, team);
+    return multiply<Widened<DType::BF16, DType::BF16>>(args, team);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace cellar::ops::cpu_impl {
 void matmul(const MatmulArgs& args, ThreadTeam& team) {
     CHECK_EQ(args.y.cols, args.w.rows);
     if (args.count == 0 || args.w.rows == 0) return;
-    switch (activation_form(args.w.type)) {
+    switch (args.w.form()) {
         case ActivationForm::F32:
         case ActivationForm::BF16:
             return float_matmul(args, team);

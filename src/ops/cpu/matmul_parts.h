@@ -13,4 +13,11 @@ void quantized_matmul(const MatmulArgs& args, ThreadTeam& team);
 // Requires: args.w.type is F32, F16 or BF16.
 void float_matmul(const MatmulArgs& args, ThreadTeam& team);
 
+#if defined(__x86_64__)
+inline bool has_bf16_products() {
+    static const bool has = __builtin_cpu_supports("avx512bf16") != 0;
+    return has;
+}
+#endif
+
 }  // namespace cellar::ops::cpu_impl

@@ -14,6 +14,8 @@
 
 #include "base/check.h"
 #include "base/thread_team.h"
+#include "ops/cpu/plain_layout.h"
+#include "ops/cpu/plain_packed.h"
 #include "ops/cpu/source_inl.h"
 #include "tensor/row_codec.h"
 
@@ -106,25 +108,21 @@ HWY_EXPORT(pack_group);
 HWY_EXPORT(unpack_row);
 
 int packed_lanes() {
-    return HWY_DYNAMIC_DISPATCH(lanes)();
-}
-
-bool can_pack(DType type) {
-    return panel_format(type).block_bytes != 0;
+    return kBundle * HWY_DYNAMIC_DISPATCH(lanes)();
 }
 
 size_t packed_bytes(DType type, int64_t rows, int64_t cols) {
-    CHECK(can_pack(type));
     CHECK_EQ(cols % info(type).block, 0);
-    const int64_t lanes = packed_lanes();
+    if (is_plain(type)) return plain_packed_bytes(type, rows, cols);
+    const int64_t lanes = HWY_DYNAMIC_DISPATCH(lanes)();
     return static_cast<size_t>((rows + lanes - 1) / lanes) * packed_group_bytes(type, static_cast<int>(lanes), cols);
 }
 
 void pack_rows(const WeightMatrix& w, int64_t first, int64_t last, std::byte* packed, ThreadTeam& team) {
-    CHECK(can_pack(w.type));
-    const int64_t lanes = packed_lanes();
-    CHECK_EQ(first % lanes, 0);
-    CHECK(last % lanes == 0 || last == w.rows);
+    CHECK_EQ(first % packed_lanes(), 0);
+    CHECK(last % packed_lanes() == 0 || last == w.rows);
+    if (is_plain(w.type)) return plain_pack_rows(w, first, last, packed, team);
+    const int64_t lanes = HWY_DYNAMIC_DISPATCH(lanes)();
     const size_t bytes = packed_group_bytes(w.type, static_cast<int>(lanes), w.cols);
     const auto pack = HWY_DYNAMIC_DISPATCH(pack_group);
     team.run((last - first + lanes - 1) / lanes, [&](int64_t i, int) {
@@ -135,6 +133,7 @@ void pack_rows(const WeightMatrix& w, int64_t first, int64_t last, std::byte* pa
 
 void packed_embed(const WeightMatrix& table, const int32_t* ids, int64_t count, MatOut y, ThreadTeam& team) {
     CHECK_EQ(y.cols, table.cols);
+    if (is_plain(table.type)) return plain_packed_embed(table, ids, count, y, team);
     const auto unpack = HWY_DYNAMIC_DISPATCH(unpack_row);
     team.run(count, [&](int64_t i, int) { unpack(table, ids[i], y.row(i)); });
 }

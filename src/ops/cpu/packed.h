@@ -1,6 +1,7 @@
 #pragma once
-// Quantized weights packed for this machine: written once when a model is loaded, read in one stream by every product.
-// The products have the same bits as those of matmul.h on the same CPU target.
+// Weights packed for this machine: written once when a model is loaded, read in one stream by every product.
+// Products with quantized weights have the same bits as those of matmul.h on the same CPU target; those with plain weights are a
+// numeric path of their own.
 //
 // A WeightMatrix whose data was packed keeps its type, rows and cols; `data` is then what pack_rows wrote, 64-byte aligned.
 // Packed data belongs to the CPU target it was packed for and is no file format.
@@ -12,11 +13,9 @@ class ThreadTeam;
 
 namespace cellar::ops::cpu_impl {
 
-// Rows that are interleaved; work on packed rows is cut at multiples of it.
+// Rows that are packed together; packing is cut at multiples of it.
 int packed_lanes();
-// False for F32, F16 and BF16, which have no packed form.
-bool can_pack(DType type);
-// Requires: can_pack(type), whole blocks.
+// Requires: whole blocks.
 size_t packed_bytes(DType type, int64_t rows, int64_t cols);
 
 // Packs rows [first, last) of a matrix in file layout into `packed`, where the packed matrix starts, as pieces of work for the team.

@@ -1,4 +1,4 @@
-// Panels: filling them from rows in file layout, and multiplying them. Included once for each target, after highway.h and target_inl.h.
+// Panels, and what multiplies them. Included once for each target, after highway.h and target_inl.h.
 #if defined(CELLAR_OPS_CPU_PANEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CELLAR_OPS_CPU_PANEL_INL_H_
 #undef CELLAR_OPS_CPU_PANEL_INL_H_
@@ -38,6 +38,10 @@ constexpr bool kUnsignedWide = false;
 #endif
 
 struct Panel {
+    HWY_INLINE void put(int column, VU quants) { hn::Store(quants, DU(), reinterpret_cast<uint32_t*>(q[column])); }
+    HWY_INLINE void put_scale(int sub, VF v) { hn::Store(v, DF(), scale[sub]); }
+    HWY_INLINE void put_minimum(int sub, VF v) { hn::Store(v, DF(), minimum[sub]); }
+
     alignas(64) uint8_t q[kChunk / 4][kLanes * 4];
     alignas(64) float scale[kChunk / 16][kLanes];
     alignas(64) float minimum[kChunk / 16][kLanes];

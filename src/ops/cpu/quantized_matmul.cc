@@ -10,6 +10,7 @@
 #include "ops/cpu/target_inl.h"
 
 #include "ops/cpu/fill_inl.h"
+#include "ops/cpu/line_inl.h"
 
 #include <algorithm>
 
@@ -18,6 +19,8 @@
 #include "ops/activation_form.h"
 #include "ops/cpu/matmul_parts.h"
 #include "ops/cpu/packed.h"
+#include "ops/cpu/plain_layout.h"
+#include "ops/cpu/plain_packed.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace cellar::ops::cpu_impl::HWY_NAMESPACE {
@@ -32,9 +35,6 @@ struct Piece {
     int64_t token;
     int tokens;
 };
-
-template <DType type>
-constexpr int kOffset = panel_format(type).wide && !kUnsignedWide ? 0 : panel_format(type).offset;
 
 // Bytes of kChunk columns of a row, at most.
 constexpr int kChunkBytes = 288;
@@ -130,8 +130,30 @@ void multiply_tiles(const MatmulArgs& args, size_t x_bytes, const Panel* panels,
     if (at < piece.tokens) multiply_tile<type, 1>(args, x_bytes, panels, count, piece.token + at, at, column, columns, sums);
 }
 
+// Group after group: each is read in one stream.
+template <DType type, bool packed>
+void multiply_lines(const MatmulArgs& args, size_t x_bytes, size_t w_bytes, const Piece& piece) {
+    const DF df;
+    const std::byte* x = args.x + static_cast<size_t>(args.x_rows != nullptr ? args.x_rows[piece.token] : piece.token) * x_bytes;
+    float* y = args.y.row(args.y_rows != nullptr ? args.y_rows[piece.token] : piece.token);
+    for (int64_t row = piece.row; row < piece.row + piece.rows; row += kLanes) {
+        const auto count = static_cast<int>(std::min<int64_t>(kLanes, piece.row + piece.rows - row));
+        VF sum = hn::Zero(df);
+        for (int64_t column = 0; column < args.w.cols; column += kChunk) {
+            const int columns = static_cast<int>(std::min<int64_t>(kChunk, args.w.cols - column));
+            with_source<type, packed>(args.w, w_bytes, row, count, column, columns, [&](const auto& source) HWY_ATTR {
+                sum = multiply_line<type>(source, Line<type>(x, args.w.cols, column), columns, sum);
+            });
+        }
+        HWY_ALIGN float sums[kLanes];
+        hn::Store(sum, df, sums);
+        for (int r = 0; r < count; ++r) y[row + r] = args.bias != nullptr ? sums[r] + args.bias[row + r] : sums[r];
+    }
+}
+
 template <DType type, bool packed>
 void multiply_piece(const MatmulArgs& args, size_t x_bytes, size_t w_bytes, const Piece& piece) {
+    if (piece.tokens == 1) return multiply_lines<type, packed>(args, x_bytes, w_bytes, piece);
     const int panel_count = (piece.rows + kLanes - 1) / kLanes;
     Sums sums;
     for (int p = 0; p < panel_count; ++p) std::memset(sums.acc[p], 0, sizeof(float) * kLanes * static_cast<size_t>(piece.tokens));
@@ -144,14 +166,6 @@ void multiply_piece(const MatmulArgs& args, size_t x_bytes, size_t w_bytes, cons
                                           [&](const auto& source) HWY_ATTR { body(p, source); });
             }
         };
-        if constexpr (!panel_format(type).per_256) {
-            if (piece.tokens == 1) {
-                ActivationTile<1> tile;
-                fill_tile<type, 1>(args, x_bytes, piece.token, column, columns, tile);
-                each_panel([&](int p, const auto& source) HWY_ATTR { multiply_directly<type>(source, tile, columns / 32, sums.acc[p][0]); });
-                continue;
-            }
-        }
         Panel panels[kPanels];
         each_panel([&](int p, const auto& source) HWY_ATTR { fill_panel<type>(source, columns, panels[p]); });
         multiply_tiles<type>(args, x_bytes, panels, panel_count, piece, column, columns, sums);
@@ -159,17 +173,27 @@ void multiply_piece(const MatmulArgs& args, size_t x_bytes, size_t w_bytes, cons
     write_sums(args, piece, sums);
 }
 
+// One row of activations waits for memory, which long streams serve best; each member still gets several pieces.
+int64_t rows_of_piece(const WeightMatrix& w, int64_t count, int members) {
+    if (count > 1) return kGroupRows;
+    constexpr int64_t kBytes = 128 << 10;
+    constexpr int64_t kEach = 4;
+    const int64_t wanted = std::min<int64_t>(kBytes / static_cast<int64_t>(row_bytes(w.type, w.cols)), w.rows / (kEach * members));
+    return std::max<int64_t>(kGroupRows, wanted / kGroupRows * kGroupRows);
+}
+
 template <DType type, bool packed>
 void multiply(const MatmulArgs& args, ThreadTeam& team) {
     const size_t x_bytes = form_row_bytes(activation_form(type), args.w.cols);
     const size_t w_bytes = packed ? packed_group_bytes(type, kLanes, args.w.cols) : row_bytes(type, args.w.cols);
-    const int64_t groups = (args.w.rows + kGroupRows - 1) / kGroupRows;
+    const int64_t each = rows_of_piece(args.w, args.count, team.size());
+    const int64_t groups = (args.w.rows + each - 1) / each;
     const int64_t blocks = (args.count + kTokenBlock - 1) / kTokenBlock;
     team.run(groups * blocks, [&](int64_t i, int) {
-        const int64_t row = i / blocks * kGroupRows;
+        const int64_t row = i / blocks * each;
         const int64_t token = i % blocks * kTokenBlock;
         multiply_piece<type, packed>(args, x_bytes, w_bytes,
-                                     {row, static_cast<int>(std::min<int64_t>(kGroupRows, args.w.rows - row)), token,
+                                     {row, static_cast<int>(std::min<int64_t>(each, args.w.rows - row)), token,
                                       static_cast<int>(std::min<int64_t>(kTokenBlock, args.count - token))});
     });
 }
@@ -233,8 +257,9 @@ void quantized_matmul(const MatmulArgs& args, ThreadTeam& team) {
 
 void packed_matmul(const MatmulArgs& args, ThreadTeam& team) {
     CHECK_EQ(args.y.cols, args.w.rows);
-    CHECK(can_pack(args.w.type));
-    if (args.count > 0 && args.w.rows > 0) HWY_DYNAMIC_DISPATCH(multiply_packed)(args, team);
+    if (args.count == 0 || args.w.rows == 0) return;
+    if (is_plain(args.w.type)) return plain_packed_matmul(args, team);
+    HWY_DYNAMIC_DISPATCH(multiply_packed)(args, team);
 }
 
 }  // namespace cellar::ops::cpu_impl

@@ -118,6 +118,9 @@ HWY_INLINE Rows block_of(const Rows& rows, int i) {
     return {rows.first + i * panel_format(type).block_bytes, rows.stride};
 }
 
+// Bytes between what is read and what is fetched: enough to hide the way to memory, few enough to stay in the nearest cache.
+constexpr int kFetchAhead = 4096;
+
 // Rows as pack_rows leaves them: a chunk's columns, and what is left over of each block.
 template <DType type>
 struct Packed {
@@ -130,6 +133,14 @@ template <DType type>
 HWY_INLINE Packed<type> block_of(const Packed<type>& packed, int i) {
     return {packed.columns + i * packed.layout.columns * kLanes * 4, packed.rest + i * packed.layout.rest * kLanes};
 }
+
+// Asks for what is read some blocks later. Behind the last group it asks for memory that is somebody else's, which does no harm.
+template <DType type>
+HWY_INLINE void fetch_ahead(const Packed<type>& packed, int block) {
+    constexpr int bytes = panel_format(type).block_bytes * kLanes;
+    for (int at = 0; at < bytes; at += 64) __builtin_prefetch(packed.columns + block * bytes + at + kFetchAhead);
+}
+HWY_INLINE void fetch_ahead(const Rows& /*rows*/, int /*block*/) {}
 
 template <DType type>
 HWY_INLINE VU load_column(const Packed<type>& packed, int64_t offset) {

@@ -12,7 +12,7 @@ const Ops& cpu() {
         .name = "cpu",
         .activation_row_bytes = impl::activation_row_bytes,
         .prepare_activations = impl::prepare_activations,
-        .packed_bytes = [](DType type, int64_t rows, int64_t cols) { return impl::can_pack(type) ? impl::packed_bytes(type, rows, cols) : 0; },
+        .packed_bytes = impl::packed_bytes,
         .packed_lanes = []() -> int64_t { return impl::packed_lanes(); },
         .pack_rows = impl::pack_rows,
         .matmul = [](const MatmulArgs& args, ThreadTeam& team) { args.w.packed ? impl::packed_matmul(args, team) : impl::matmul(args, team); },
