@@ -23,7 +23,7 @@ struct FaultGuard {
     std::atomic<uintptr_t> begin = 0;
     std::atomic<uintptr_t> end = 0;
     std::atomic<bool> taken = true;
-    std::array<char, 640> line{};  // what is said at a fault in this range
+    std::array<char, 4352> line{};  // what is said at a fault in this range
     size_t line_bytes = 0;
     FaultGuard* next = nullptr;
 };
@@ -81,7 +81,7 @@ void install_handler() {
 
 FaultGuard* watch_mapping(const std::string& path, std::span<const std::byte> range) {
     install_handler();
-    const std::string line = fmt::format("error: a file became shorter or unreadable while it was in use: {}\n", escaped(path, 4096));
+    const std::string line = fmt::format("cellar: {}: the file became shorter or unreadable while it was in use\n", escaped(path, 4096));
     FaultGuard* guard = take_guard();
     guard->line_bytes = std::min(line.size(), guard->line.size());
     std::memcpy(guard->line.data(), line.data(), guard->line_bytes);

@@ -1,14 +1,13 @@
 #include "engine/session.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
-#include <cstring>
+#include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "base/bytes.h"
 #include "base/check.h"
+#include "base/quote.h"
 #include "kv/snapshot.h"
 
 namespace cellar {
@@ -18,45 +17,23 @@ namespace {
 constexpr uint64_t kDeadShare = 8;
 constexpr uint64_t kSmallFile = 64 << 10;
 
-Result<std::string> read_text(ByteReader& in, std::string_view field) {
-    CELLAR_TRY(const uint32_t size, in.read<uint32_t>(field));
-    CELLAR_TRY(const std::string_view text, in.take_text(size, field));
-    return std::string(text);
-}
-
-// A few bytes of every tensor: another model, or other weights of the same one, hash differently.
-uint64_t weight_hash(const gguf::File& file) {
-    constexpr size_t kSamples = 16;
-    constexpr size_t kSample = 64;
-    uint64_t hash = 0;
-    for (const gguf::TensorInfo& tensor : file.tensors()) {
-        hash = XXH3_64bits_withSeed(tensor.name.data(), tensor.name.size(), hash);
-        const auto type = static_cast<uint64_t>(tensor.type);
-        hash = XXH3_64bits_withSeed(&type, sizeof type, hash);
-        hash = XXH3_64bits_withSeed(tensor.dims.data(), sizeof tensor.dims, hash);
-        for (size_t i = 0; i < kSamples; ++i) {
-            const size_t at = tensor.bytes <= kSample ? 0 : (tensor.bytes - kSample) / (kSamples - 1) * i;
-            hash = XXH3_64bits_withSeed(tensor.data + at, std::min(kSample, tensor.bytes), hash);
-        }
+void add_run(std::vector<kv::Run>& runs, kv::Run run) {
+    run.cell = 0;
+    if (!runs.empty() && runs.back().end() == run.pos && runs.back().turn == run.turn) {
+        runs.back().len += run.len;
+    } else {
+        runs.push_back(run);
     }
-    return hash;
 }
 
-bool decides_use(const std::string& name) {
-    return !name.starts_with("format.") && name != "numbers";
-}
-
-std::vector<kv::Run> without_cells(std::span<const kv::Run> runs) {
-    std::vector<kv::Run> out;
+// What of the runs lies in [lo, hi), without cells.
+void add_runs_within(std::span<const kv::Run> runs, kv::Interval positions, std::vector<kv::Run>& out) {
     for (kv::Run run : runs) {
-        run.cell = 0;
-        if (!out.empty() && out.back().end() == run.pos && out.back().turn == run.turn) {
-            out.back().len += run.len;
-        } else {
-            out.push_back(run);
-        }
+        const int32_t end = std::min(run.end(), positions.hi);
+        run.pos = std::max(run.pos, positions.lo);
+        run.len = end - run.pos;
+        if (run.len > 0) add_run(out, run);
     }
-    return out;
 }
 
 // The first position at which two descriptions of a group differ, or the shorter one ends.
@@ -70,47 +47,21 @@ int32_t same_until(const std::vector<kv::Run>& a, const std::vector<kv::Run>& b)
     return INT32_MAX;
 }
 
-}  // namespace
-
-Fingerprint fingerprint(const Engine& engine) {
-    const model::Model& model = engine.model();
-    const model::Config& c = model.config();
-    Fingerprint out;
-    out["architecture"] = c.architecture;
-    out["layers"] = fmt::to_string(c.layers);
-    out["embedding"] = fmt::to_string(c.embedding);
-    out["vocabulary"] = fmt::to_string(c.vocabulary);
-    uint64_t keys = 0;
-    for (const gguf::Key& key : model.file().keys()) {
-        if (!key.name.starts_with(c.architecture + ".") || key.name.ends_with(".context_length")) continue;
-        keys = XXH3_64bits_withSeed(key.name.data(), key.name.size(), keys);
-        keys = XXH3_64bits_withSeed(key.data, key.bytes, keys);
+Result<void> check_model(const std::string& path, const Fingerprint& theirs, const Fingerprint& mine) {
+    for (const auto& [name, value] : mine) {
+        if (!decides_use(name)) continue;
+        const auto found = theirs.find(name);
+        const std::string other = found == theirs.end() ? "nothing" : found->second;
+        if (other != value) return fail("{}: it was saved with another model: {} is '{}' there and '{}' here", path, name, escaped(other), value);
     }
-    out["keys"] = fmt::format("{:016x}", keys);
-    out["weights"] = fmt::format("{:016x}", weight_hash(model.file()));
-    for (size_t i = 0; i < engine.ropes().size(); ++i) {
-        const model::Rope& rope = engine.ropes()[i];
-        const uint64_t hash = XXH3_64bits(rope.frequency.data(), rope.frequency.size() * sizeof(double));
-        out[fmt::format("rope.{}", i)] = fmt::format("{:016x} {:a}", hash, rope.magnitude);
-    }
-    const kv::CacheSpec& spec = engine.cache().spec();
-    for (size_t g = 0; g < spec.groups.size(); ++g) {
-        const kv::GroupSpec& group = spec.groups[g];
-        std::string rows =
-            fmt::format("keeps {} {} {}, {} layers", static_cast<int>(group.keep.kind), group.keep.size, group.keep.sinks, group.planes);
-        for (const kv::RowSpec& row : group.rows) {
-            rows += fmt::format(", {} {}x{}", row.name, row.heads, row.width);
-            out[fmt::format("format.{}.{}", g, row.name)] = std::string(kv::name(row.format));
-        }
-        out[fmt::format("rows.{}", g)] = rows;
-    }
-    out["numbers"] = engine.options().reference_kernels ? "reference" : std::string(ops::cpu_target());
-    return out;
+    return {};
 }
 
-Result<std::unique_ptr<Session>> Session::open(const std::string& path, Engine& engine) {
-    CELLAR_TRY(auto file, SessionFile::open(path));
-    std::unique_ptr<Session> out(new Session(engine, std::move(file)));
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::open(const std::string& path, Engine& engine, Reading reading) {
+    CELLAR_TRY(auto file, SessionFile::open(path, reading));
+    std::unique_ptr<Session> out(new Session(engine, std::move(file), reading));
     out->mine_ = fingerprint(engine);
     if (!out->file_->is_new()) CELLAR_TRY_VOID(out->read());
     return out;
@@ -121,248 +72,280 @@ const Session::Branch* Session::find(const std::string& name) const {
     return found == branches_.end() ? nullptr : &*found;
 }
 
+// Everything is looked at now, before anything is used.
 Result<void> Session::read() {
-    Fingerprint theirs;
-    const Section* directory = nullptr;
-    const Section* about = nullptr;
-    for (const auto& [id, section] : file_->sections()) {
-        if (section.kind == SectionKind::Branches) directory = &section;
-        if (section.kind == SectionKind::Model) about = &section;
-    }
-    if (directory == nullptr || about == nullptr) return fail("{}: it lacks its directory", path());
-    ByteReader model(file_->content(about->id), path());
-    CELLAR_TRY(const uint32_t entries, model.read<uint32_t>("model"));
-    for (uint32_t i = 0; i < entries; ++i) {
-        CELLAR_TRY(const std::string name, read_text(model, "model"));
-        CELLAR_TRY(std::string value, read_text(model, "model"));
-        theirs[name] = std::move(value);
-    }
-    for (const auto& [name, value] : mine_) {
-        if (!decides_use(name)) continue;
-        const auto found = theirs.find(name);
-        const std::string other = found == theirs.end() ? "nothing" : found->second;
-        if (other != value) return fail("{}: it was saved with another model: {} is '{}' there and '{}' here", path(), name, other, value);
-    }
-    ByteReader in(file_->content(directory->id), path());
-    CELLAR_TRY(const uint32_t count, in.read<uint32_t>("branches"));
-    for (uint32_t i = 0; i < count; ++i) {
-        Branch branch;
-        CELLAR_TRY(branch.name, read_text(in, "branch name"));
-        CELLAR_TRY(branch.numbers, read_text(in, "numeric path"));
-        CELLAR_TRY(const uint32_t length, in.read<uint32_t>("branch length"));
-        CELLAR_TRY(const uint32_t pure, in.read<uint32_t>("branch purity"));
-        CELLAR_TRY(const uint64_t host, in.read<uint64_t>("host state"));
-        CELLAR_TRY(const uint32_t parts, in.read<uint32_t>("parts"));
-        if (length > (uint32_t{1} << 30) || pure > length)
-            return fail("{}: branch '{}' has {} tokens, {} of them pure", path(), branch.name, length, pure);
-        branch.length = static_cast<int32_t>(length);
-        branch.pure = static_cast<int32_t>(pure);
-        const auto host_section = file_->sections().find(host);
-        if (host_section == file_->sections().end() || host_section->second.kind != SectionKind::Host)
-            return fail("{}: branch '{}' lacks its host state", path(), branch.name);
-        const auto text = file_->content(host);
-        branch.host.assign(reinterpret_cast<const char*>(text.data()), text.size());
+    CELLAR_TRY(const SessionDirectory directory, read_directory(*file_));
+    CELLAR_TRY_VOID(check_model(path(), directory.model, mine_));
+    for (const SessionBranch& branch : directory.branches) {
         Stored stored;
-        stored.pure = branch.pure;
-        int32_t reached = 0;
-        for (uint32_t p = 0; p < parts; ++p) {
-            Part part;
-            CELLAR_TRY(part.piece, in.read<uint64_t>("piece"));
-            CELLAR_TRY(part.lo, in.read<int32_t>("part"));
-            CELLAR_TRY(part.hi, in.read<int32_t>("part"));
-            const auto section = file_->sections().find(part.piece);
-            if (section == file_->sections().end() || section->second.kind != SectionKind::Piece || part.lo != reached || part.hi <= part.lo)
-                return fail("{}: branch '{}': its part {} is not where it should be", path(), branch.name, p);
-            // Everything is looked at now, before anything is used.
-            CELLAR_TRY(const kv::Piece piece, kv::parse_piece(file_->content(part.piece), path(), engine_.cache().spec()));
+        stored.parts = branch.parts;
+        bool own = branch.numbers == mine_.at("numbers");
+        for (const Part& part : branch.parts) {
+            if (!pieces_.contains(part.piece)) CELLAR_TRY_VOID(read_piece(part.piece));
+            const PieceContent& piece = pieces_.at(part.piece);
             if (part.lo < piece.positions.lo || part.hi > piece.positions.hi)
-                return fail("{}: branch '{}': its part {} is not in its piece", path(), branch.name, p);
-            const int64_t vocabulary = engine_.model().config().vocabulary;
-            for (const Token& token : piece.tokens)
-                if (token.id < 0 || token.id >= vocabulary) return fail("{}: token {} is outside the vocabulary of {}", path(), token.id, vocabulary);
-            for (int32_t at = part.lo; at < part.hi; ++at) stored.tokens.push_back(piece.tokens[static_cast<size_t>(at - piece.positions.lo)]);
-            part.unused = piece.positions.length() - (part.hi - part.lo);
-            stored.parts.push_back(part);
-            reached = part.hi;
+                return fail("{}: branch {}: positions [{}, {}) are not in their piece", path(), quoted(branch.name), part.lo, part.hi);
+            own = own && piece.own_format;
         }
-        if (reached != branch.length) return fail("{}: branch '{}' has {} tokens, but parts for {}", path(), branch.name, branch.length, reached);
+        stored.pure = own ? std::min(branch.pure, branch.held()) : 0;
         stored_[branch.name] = std::move(stored);
-        branches_.push_back(std::move(branch));
+        branches_.push_back({branch.name, branch.length, branch.pure, branch.held(), std::string(host_text(*file_, branch)), branch.numbers});
     }
     return {};
 }
 
-Result<Session::Restored> Session::restore(const std::string& name, SeqId seq) {
-    kv::Cache& cache = engine_.cache();
-    CHECK_EQ(cache.length(seq), 0);
-    const Branch* branch = find(name);
-    if (branch == nullptr) return fail("{}: there is no branch '{}'", path(), name);
-    const int32_t length = branch->length;
-    if (length > engine_.context())
-        return fail(ErrorKind::Full, "{}: branch '{}' has {} tokens, but the context holds {}: raise --ctx", path(), name, length, engine_.context());
-    Restored out;
-    Stored& stored = stored_[name];
-    for (const Part& part : stored.parts) {
-        auto piece = kv::parse_piece(file_->content(part.piece), path(), cache.spec());
-        if (!piece) return pass(std::move(piece));
-        out.converted = out.converted || kv::converts(*piece, cache.spec());
-        if (auto done = kv::append_piece(cache, seq, *piece, part.hi); !done) {
-            cache.trim(seq, 0);
-            return pass(std::move(done));
-        }
-    }
-    out.other_numbers = branch->numbers != mine_.at("numbers");
-    cache.colour(seq, out.coloured() ? 0 : branch->pure);
-    out.length = length;
-    if (!out.coloured()) {
-        Stored now = describe(seq);
-        now.parts = stored.parts;
-        now.own_format = true;
-        stored = std::move(now);
-    }
+Result<void> Session::read_piece(uint64_t id) {
+    CELLAR_TRY(kv::Piece piece, kv::parse_piece(file_->content(id), path(), engine_.cache().spec()));
+    const int64_t vocabulary = engine_.model().config().vocabulary;
+    for (const Token& token : piece.tokens)
+        if (token.id < 0 || token.id >= vocabulary) return fail("{}: token {} is outside the vocabulary of {}", path(), token.id, vocabulary);
+    PieceContent content;
+    content.positions = piece.positions;
+    content.tokens = std::move(piece.tokens);
+    for (const kv::Piece::Group& group : piece.groups) add_runs_within(group.runs, piece.positions, content.runs.emplace_back());
+    content.own_format = !kv::converts(piece, engine_.cache().spec());
+    pieces_[id] = std::move(content);
+    return {};
+}
+
+// All of the branch, or what of it is held and fits where a prefix will do. Groups that let go of old rows have what a next token needs only
+// where a save found them.
+Result<int32_t> Session::length_to_fill(const Branch& branch) const {
+    const int64_t context = engine_.context();
+    if (branch.held == branch.length && branch.length <= context) return branch.length;
+    if (reading_ == Reading::Whole)
+        return fail(ErrorKind::Full,
+                    "{}: branch {} has {} tokens, but the context holds {}: raise --ctx, or take its beginning with --session-prefix", path(),
+                    quoted(branch.name), branch.length, context);
+    const auto limit = static_cast<int32_t>(std::min<int64_t>(branch.held, context));
+    const auto& groups = engine_.cache().spec().groups;
+    const bool keeps_all = std::all_of(groups.begin(), groups.end(), [](const kv::GroupSpec& g) { return g.keep == kv::Keep::all(); });
+    if (keeps_all) return limit;
+    int32_t out = 0;
+    for (const Part& part : stored_.at(branch.name).parts)
+        if (part.hi <= limit && part.hi == pieces_.at(part.piece).positions.hi) out = part.hi;
     return out;
 }
 
-Session::Stored Session::describe(SeqId seq) const {
+Result<Session::Restored> Session::fill(const Branch& branch, SeqId seq) {
+    kv::Cache& cache = engine_.cache();
+    CELLAR_TRY(const int32_t until, length_to_fill(branch));
+    Restored out;
+    out.seq = seq;
+    out.shared = cache.length(seq);
+    for (const Part& part : stored_.at(branch.name).parts) {
+        out.converted = out.converted || !pieces_.at(part.piece).own_format;
+        const int32_t end = std::min(part.hi, until);
+        if (end <= cache.length(seq)) continue;
+        CELLAR_TRY(const kv::Piece piece, kv::parse_piece(file_->content(part.piece), path(), cache.spec()));
+        CELLAR_TRY_VOID(kv::append_piece(cache, seq, piece, end));
+    }
+    out.other_numbers = branch.numbers != mine_.at("numbers");
+    cache.colour(seq, out.coloured() ? 0 : std::min(branch.pure, until));
+    out.length = cache.length(seq);
+    return out;
+}
+
+Result<Session::Restored> Session::restore(const std::string& name, SeqId seq) {
+    CHECK_EQ(engine_.cache().length(seq), 0);
+    const Branch* branch = find(name);
+    if (branch == nullptr) return fail("{}: there is no branch {}", path(), quoted(name));
+    auto out = fill(*branch, seq);
+    if (!out) engine_.cache().trim(seq, 0);
+    return out;
+}
+
+Result<Session::Restored> Session::restore_beside(const std::string& name, std::span<const OpenBranch> open) {
+    const Branch* branch = find(name);
+    if (branch == nullptr) return fail("{}: there is no branch {}", path(), quoted(name));
+    const OpenBranch* best = nullptr;
+    int32_t shared = 0;
+    for (const OpenBranch& other : open) {
+        const int32_t n = shareable(stored_.at(name), other);
+        if (n > shared) {
+            shared = n;
+            best = &other;
+        }
+    }
+    kv::Cache& cache = engine_.cache();
+    if (best != nullptr) {
+        CELLAR_TRY(const int32_t until, length_to_fill(*branch));
+        shared = std::min(shared, until);
+    }
+    CELLAR_TRY(const SeqId seq, best != nullptr ? cache.fork(best->seq, shared) : cache.open());
+    auto out = fill(*branch, seq);
+    if (!out) cache.close(seq);
+    return out;
+}
+
+Session::Content Session::describe(SeqId seq) const {
     const kv::Cache& cache = engine_.cache();
-    Stored out;
-    out.tokens.resize(static_cast<size_t>(cache.length(seq)));
-    cache.copy_tokens(seq, {0, cache.length(seq)}, out.tokens);
-    for (size_t g = 0; g < cache.spec().groups.size(); ++g) out.runs.push_back(without_cells(cache.runs(seq, static_cast<int>(g))));
+    const kv::Interval all{0, cache.length(seq)};
+    Content out;
+    out.tokens.resize(static_cast<size_t>(all.hi));
+    cache.copy_tokens(seq, all, out.tokens);
+    for (size_t g = 0; g < cache.spec().groups.size(); ++g) add_runs_within(cache.runs(seq, static_cast<int>(g)), all, out.runs.emplace_back());
     out.pure = cache.pure(seq);
     return out;
 }
 
-// How many positions from the first on stand in the file as they are wanted.
-int32_t Session::reusable(const Stored& stored, const Stored& wanted, bool same_branch) {
-    if (!stored.own_format) return 0;
-    const auto common = std::mismatch(stored.tokens.begin(), stored.tokens.end(), wanted.tokens.begin(), wanted.tokens.end());
-    auto n = static_cast<int32_t>(common.first - stored.tokens.begin());
+int32_t Session::common_tokens(const Stored& stored, const Content& wanted) const {
+    for (const Part& part : stored.parts) {
+        const PieceContent& piece = pieces_.at(part.piece);
+        for (int32_t at = part.lo; at < part.hi; ++at) {
+            const auto i = static_cast<size_t>(at);
+            if (i >= wanted.tokens.size() || wanted.tokens[i] != piece.tokens[static_cast<size_t>(at - piece.positions.lo)]) return at;
+        }
+    }
+    return stored.length();
+}
+
+// How many positions from the first on have the same rows here and there.
+int32_t Session::common_rows(const Stored& stored, const Content& wanted, bool same_branch) const {
+    int32_t n = common_tokens(stored, wanted);
     // Pure rows of the same tokens are the same rows, whoever computed them. Others are only known to be the same in the same branch.
     if (!same_branch || wanted.pure > stored.pure) n = std::min({n, stored.pure, wanted.pure});
-    // What was removed or turned since then has to be written as it is now. Rows that a window let go do no harm.
+    // What was removed or turned since then is another row. Rows that a window let go do no harm.
     for (size_t g = 0; g < wanted.runs.size(); ++g) {
-        std::vector<kv::Run> old = stored.runs[g];
-        if (!wanted.runs[g].empty()) {
-            const int32_t first = wanted.runs[g].front().pos;
-            std::erase_if(old, [&](const kv::Run& run) { return run.end() <= first; });
-            if (!old.empty() && old.front().pos < first) {
-                old.front().len -= first - old.front().pos;
-                old.front().pos = first;
-            }
-        }
-        int32_t until = same_until(old, wanted.runs[g]);
-        n = std::min(n, until);
+        const int32_t first = wanted.runs[g].empty() ? 0 : wanted.runs[g].front().pos;
+        std::vector<kv::Run> old;
+        for (const Part& part : stored.parts) add_runs_within(pieces_.at(part.piece).runs[g], {std::max(part.lo, first), part.hi}, old);
+        n = std::min(n, same_until(old, wanted.runs[g]));
     }
     return n;
+}
+
+// How many positions from the first on stand in the file as they are wanted.
+int32_t Session::reusable(const Stored& stored, const Content& wanted, bool same_branch) const {
+    int32_t n = common_rows(stored, wanted, same_branch);
+    for (const Part& part : stored.parts)
+        if (!pieces_.at(part.piece).own_format) n = std::min(n, part.lo);
+    return n;
+}
+
+// How many positions of a branch an open one holds: as the pure rows that they are, or since both come from the same pieces.
+int32_t Session::shareable(const Stored& stored, const OpenBranch& open) const {
+    const Content now = describe(open.seq);
+    const int32_t pure = reusable(stored, now, false);
+    const auto other = stored_.find(open.name);
+    if (other == stored_.end()) return pure;
+    int32_t same = 0;
+    for (size_t i = 0; i < std::min(stored.parts.size(), other->second.parts.size()); ++i) {
+        const Part& a = stored.parts[i];
+        const Part& b = other->second.parts[i];
+        if (a.piece != b.piece) break;
+        same = std::min(a.hi, b.hi);
+        if (a.hi != b.hi) break;
+    }
+    return std::max(pure, std::min(same, common_rows(other->second, now, true)));
+}
+
+// Takes over the parts of [0, reuse). A piece of which little is used would keep the rest of it in the file; it is then better written anew,
+// unless another branch needs it.
+void Session::reuse_parts(const Stored& from, int32_t reuse, int32_t length, const std::map<std::string, Stored>& saved, Stored& to) const {
+    const auto needed_elsewhere = [&](uint64_t piece) {
+        return std::any_of(saved.begin(), saved.end(), [&](const auto& other) {
+            return std::any_of(other.second.parts.begin(), other.second.parts.end(), [&](const Part& part) { return part.piece == piece; });
+        });
+    };
+    int64_t waste = 0;
+    for (Part part : from.parts) {
+        if (part.lo >= reuse) break;
+        part.hi = std::min(part.hi, reuse);
+        if (!needed_elsewhere(part.piece)) waste += pieces_.at(part.piece).positions.length() - (part.hi - part.lo);
+        if (waste * static_cast<int64_t>(kDeadShare) > length) break;
+        to.parts.push_back(part);
+    }
 }
 
 Result<Session::Stored> Session::add_branch(SessionFile::Save& save, const Source& source, const std::map<std::string, Stored>& saved,
                                             Saved& report) {
     const kv::Cache& cache = engine_.cache();
-    Stored wanted = describe(*source.seq);
-    wanted.own_format = true;
+    Content wanted = describe(*source.seq);
     const Stored* best = nullptr;
     int32_t reuse = 0;
-    const auto consider = [&](const std::map<std::string, Stored>& candidates) {
-        for (const auto& [name, stored] : candidates) {
+    for (const auto* candidates : {&std::as_const(stored_), &saved}) {
+        for (const auto& [name, stored] : *candidates) {
             const int32_t n = reusable(stored, wanted, name == source.name);
             if (n > reuse) {
                 reuse = n;
                 best = &stored;
             }
         }
-    };
-    consider(stored_);
-    consider(saved);
+    }
     const int32_t length = cache.length(*source.seq);
-    if (best != nullptr) {
-        // A piece of which little is used would keep the rest of it in the file. It is then better written anew, unless another branch needs it.
-        const auto needed_elsewhere = [&](uint64_t piece) {
-            return std::any_of(saved.begin(), saved.end(), [&](const auto& other) {
-                return std::any_of(other.second.parts.begin(), other.second.parts.end(), [&](const Part& part) { return part.piece == piece; });
-            });
-        };
-        int64_t waste = 0;
-        for (Part part : best->parts) {
-            if (part.lo >= reuse) break;
-            part.unused += std::max(0, part.hi - reuse);
-            part.hi = std::min(part.hi, reuse);
-            if (!needed_elsewhere(part.piece)) waste += part.unused;
-            if (waste * static_cast<int64_t>(kDeadShare) > length) {
-                reuse = part.lo;
-                break;
-            }
-            wanted.parts.push_back(part);
-        }
-    }
-    if (reuse < length) {
-        const kv::Interval rest{reuse, length};
-        const uint64_t bytes = kv::piece_bytes(cache, *source.seq, rest);
-        CELLAR_TRY(const uint64_t piece, save.add(SectionKind::Piece, bytes, [&](const SessionFile::Save::Sink& sink) {
-            return kv::write_piece(cache, *source.seq, rest, sink);
-        }));
-        wanted.parts.push_back({piece, reuse, length, 0});
-        report.tokens_written += length - reuse;
-        report.bytes_written += bytes;
-    }
-    return wanted;
+    Stored out;
+    out.pure = wanted.pure;
+    if (best != nullptr) reuse_parts(*best, reuse, length, saved, out);
+    const kv::Interval rest{out.length(), length};
+    if (rest.length() == 0) return out;
+    const uint64_t bytes = kv::piece_bytes(cache, *source.seq, rest);
+    CELLAR_TRY(const uint64_t id, save.add(SectionKind::Piece, bytes,
+                                           [&](const SessionFile::Save::Sink& sink) { return kv::write_piece(cache, *source.seq, rest, sink); }));
+    PieceContent piece;
+    piece.positions = rest;
+    piece.tokens.assign(wanted.tokens.begin() + rest.lo, wanted.tokens.end());
+    for (const std::vector<kv::Run>& runs : wanted.runs) add_runs_within(runs, rest, piece.runs.emplace_back());
+    piece.own_format = true;
+    pieces_[id] = std::move(piece);
+    out.parts.push_back({id, rest.lo, rest.hi});
+    report.tokens_written += rest.length();
+    report.bytes_written += bytes;
+    return out;
+}
+
+void Session::forget_unused_pieces() {
+    std::set<uint64_t> used;
+    for (const auto& [name, stored] : stored_)
+        for (const Part& part : stored.parts) used.insert(part.piece);
+    std::erase_if(pieces_, [&](const auto& piece) { return !used.contains(piece.first); });
 }
 
 Result<Session::Saved> Session::save(std::span<const Source> sources) {
+    auto out = write(sources);
+    forget_unused_pieces();
+    if (!out) return out;
+    out->note = file_->take_note();
+    // What was saved is saved; without room for a second copy the file stays larger than it need be, and the next save tries again.
+    if (file_->dead_bytes() > kSmallFile && file_->dead_bytes() > file_->file_bytes() / kDeadShare) out->rewritten = file_->rewrite().has_value();
+    out->file_bytes = file_->file_bytes();
+    return out;
+}
+
+Result<Session::Saved> Session::write(std::span<const Source> sources) {
     Saved report;
     std::map<std::string, Stored> saved;
     std::vector<Branch> branches;
-    std::vector<uint64_t> alive;
-    {
-        SessionFile::Save save = file_->begin();
-        ByteWriter about;
-        about.add(static_cast<uint32_t>(mine_.size()));
-        for (const auto& [name, value] : mine_) {
-            about.add_text(name);
-            about.add_text(value);
+    std::vector<SessionBranch> directory;
+    SessionFile::Save save = file_->begin();
+    CELLAR_TRY(const uint64_t model, save.add(SectionKind::Model, model_content(mine_)));
+    std::vector<uint64_t> alive{model};
+    for (const Source& source : sources) {
+        const Branch* kept = source.seq ? nullptr : find(source.name);
+        CHECK(source.seq || kept != nullptr);
+        Stored stored;
+        Branch branch;
+        if (kept != nullptr) {
+            stored = stored_.at(source.name);
+            branch = *kept;
+            branch.pure = std::min(branch.pure, branch.held);
+        } else {
+            CELLAR_TRY(stored, add_branch(save, source, saved, report));
+            branch = {source.name, 0, stored.pure, 0, source.host, mine_.at("numbers")};
         }
-        CELLAR_TRY(const uint64_t model, save.add(SectionKind::Model, about.view()));
-        alive.push_back(model);
-        ByteWriter directory;
-        directory.add(static_cast<uint32_t>(sources.size()));
-        for (const Source& source : sources) {
-            const Branch* kept = source.seq ? nullptr : find(source.name);
-            CHECK(source.seq || kept != nullptr);
-            Stored stored;
-            if (kept != nullptr) {
-                stored = stored_[source.name];
-            } else {
-                CELLAR_TRY(stored, add_branch(save, source, saved, report));
-            }
-            const std::string& text = kept != nullptr ? kept->host : source.host;
-            const std::string& numbers = kept != nullptr ? kept->numbers : mine_.at("numbers");
-            CELLAR_TRY(const uint64_t host, save.add(SectionKind::Host, std::as_bytes(std::span(text))));
-            alive.push_back(host);
-            directory.add_text(source.name);
-            directory.add_text(numbers);
-            directory.add(static_cast<uint32_t>(stored.tokens.size()));
-            directory.add(static_cast<uint32_t>(stored.pure));
-            directory.add(host);
-            directory.add(static_cast<uint32_t>(stored.parts.size()));
-            for (const Part& part : stored.parts) {
-                directory.add(part.piece);
-                directory.add(part.lo);
-                directory.add(part.hi);
-                alive.push_back(part.piece);
-            }
-            branches.push_back({source.name, static_cast<int32_t>(stored.tokens.size()), stored.pure, text, numbers});
-            saved[source.name] = std::move(stored);
-        }
-        CELLAR_TRY(const uint64_t list, save.add(SectionKind::Branches, directory.view()));
-        alive.push_back(list);
-        CELLAR_TRY_VOID(save.commit(alive));
+        branch.length = branch.held = stored.length();
+        CELLAR_TRY(const uint64_t host, save.add(SectionKind::Host, std::as_bytes(std::span(branch.host))));
+        alive.push_back(host);
+        for (const Part& part : stored.parts) alive.push_back(part.piece);
+        directory.push_back({branch.name, branch.numbers, branch.length, branch.pure, host, stored.parts});
+        branches.push_back(std::move(branch));
+        saved[source.name] = std::move(stored);
     }
+    CELLAR_TRY(const uint64_t list, save.add(SectionKind::Branches, branches_content(directory)));
+    alive.push_back(list);
+    CELLAR_TRY_VOID(save.commit(alive));
     stored_ = std::move(saved);
     branches_ = std::move(branches);
-    // What was saved is saved; without room for a second copy the file stays larger than it need be, and the next save tries again.
-    if (file_->dead_bytes() > kSmallFile && file_->dead_bytes() > file_->file_bytes() / kDeadShare) report.rewritten = file_->rewrite().has_value();
-    report.file_bytes = file_->file_bytes();
     return report;
 }
 

@@ -1,5 +1,6 @@
 #include "engine/session_file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -13,134 +14,57 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "base/bytes.h"
 #include "base/check.h"
+#include "base/fault_guard.h"
 
 namespace cellar {
 namespace {
-
-constexpr char kMagic[8] = {'C', 'E', 'L', 'L', 'A', 'R', '\x1a', 'S'};
-constexpr uint32_t kVersion = 1;
-constexpr uint64_t kHeaderBytes = 64;
-constexpr uint64_t kSectionHeaderBytes = 40;
-constexpr uint64_t kCommitEntryBytes = 40;
-
-uint64_t padded(uint64_t bytes) {
-    return (bytes + 7) / 8 * 8;
-}
 
 tl::unexpected<Error> system_error(const std::string& path, const char* what, int error) {
     return fail(error == ENOSPC ? ErrorKind::Full : ErrorKind::System, "{}: {}: {}", path, what, std::strerror(error));
 }
 
-std::vector<std::byte> file_header() {
-    ByteWriter out;
-    out.add_bytes(std::as_bytes(std::span(kMagic)));
-    out.add(kVersion);
-    out.add(static_cast<uint32_t>(kHeaderBytes));
-    for (int i = 0; i < 5; ++i) out.add(uint64_t{0});
-    out.add(static_cast<uint64_t>(XXH3_64bits(out.view().data(), out.view().size())));
-    return out.take();
-}
-
-std::vector<std::byte> section_header(const Section& section) {
-    ByteWriter out;
-    out.add(static_cast<uint32_t>(section.kind));
-    out.add(uint32_t{0});
-    out.add(section.id);
-    out.add(section.length);
-    out.add(section.checksum);
-    out.add(static_cast<uint64_t>(XXH3_64bits(out.view().data(), out.view().size())));
-    return out.take();
-}
-
-// The section whose header stands at this offset, if one does and its content ends within the file.
-std::optional<Section> section_at(std::span<const std::byte> file, uint64_t offset) {
-    if (offset > file.size() || file.size() - offset < kSectionHeaderBytes) return std::nullopt;
-    const std::byte* at = file.data() + offset;
-    uint32_t kind = 0;
-    uint64_t sum = 0;
-    Section out;
-    std::memcpy(&kind, at, 4);
-    std::memcpy(&out.id, at + 8, 8);
-    std::memcpy(&out.length, at + 16, 8);
-    std::memcpy(&out.checksum, at + 24, 8);
-    std::memcpy(&sum, at + 32, 8);
-    if (XXH3_64bits(at, 32) != sum) return std::nullopt;
-    if (out.length > file.size() - offset - kSectionHeaderBytes) return std::nullopt;
-    out.kind = static_cast<SectionKind>(kind);
-    out.offset = offset;
-    return out;
-}
-
-std::span<const std::byte> content_of(std::span<const std::byte> file, const Section& section) {
-    return file.subspan(section.offset + kSectionHeaderBytes, section.length);
-}
-
-bool verifies(std::span<const std::byte> file, const Section& section) {
-    const auto content = content_of(file, section);
-    return XXH3_64bits(content.data(), content.size()) == section.checksum;
-}
-
-struct Commit {
-    Section section;
-    uint64_t saves = 0;
-    std::vector<Section> alive;
-};
-
-std::optional<Commit> read_commit(std::span<const std::byte> file, const Section& section) {
-    if (!verifies(file, section)) return std::nullopt;
-    ByteReader in(content_of(file, section), "commit");
-    Commit out;
-    out.section = section;
-    const auto saves = in.read<uint64_t>("saves");
-    const auto count = in.read<uint64_t>("sections");
-    if (!saves || !count) return std::nullopt;
-    out.saves = *saves;
-    const auto raw = in.take_records(*count, kCommitEntryBytes, "sections");
-    if (!raw || in.remaining() != 0) return std::nullopt;
-    for (uint64_t i = 0; i < *count; ++i) {
-        const std::byte* at = raw->data() + i * kCommitEntryBytes;
-        Section s;
-        uint32_t kind = 0;
-        std::memcpy(&s.id, at, 8);
-        std::memcpy(&s.offset, at + 8, 8);
-        std::memcpy(&s.length, at + 16, 8);
-        std::memcpy(&s.checksum, at + 24, 8);
-        std::memcpy(&kind, at + 32, 4);
-        s.kind = static_cast<SectionKind>(kind);
-        out.alive.push_back(s);
-    }
-    return out;
-}
-
-std::vector<std::byte> commit_content(uint64_t saves, const std::map<uint64_t, Section>& alive) {
-    ByteWriter out;
-    out.add(saves);
-    out.add(static_cast<uint64_t>(alive.size()));
-    for (const auto& [id, s] : alive) {
-        out.add(s.id);
-        out.add(s.offset);
-        out.add(s.length);
-        out.add(s.checksum);
-        out.add(static_cast<uint32_t>(s.kind));
-        out.add(uint32_t{0});
-    }
-    return out.take();
-}
-
-// Everything that a commit names is where it says, and whole.
-bool holds(std::span<const std::byte> file, const Commit& commit) {
-    return std::all_of(commit.alive.begin(), commit.alive.end(), [&](const Section& s) {
-        const auto found = section_at(file, s.offset);
-        return found && found->offset < commit.section.offset && found->id == s.id && found->kind == s.kind && found->length == s.length &&
-               found->checksum == s.checksum && verifies(file, *found);
-    });
-}
-
 std::string folder_of(const std::string& path) {
     const size_t slash = path.rfind('/');
     return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// A temporary file that is being written is locked by its writer; one that is not was left by a writer that died.
+void remove_abandoned(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    const std::string stem = path.substr(slash == std::string::npos ? 0 : slash + 1) + ".new-";
+    DIR* folder = opendir(folder_of(path).c_str());
+    if (folder == nullptr) return;
+    while (const dirent* entry = readdir(folder)) {
+        const std::string_view name = entry->d_name;
+        if (!name.starts_with(stem) || name.size() != stem.size() + 6) continue;
+        const int fd = openat(dirfd(folder), entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        if (fd < 0) continue;
+        struct stat info {};
+        const bool ours = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid();
+        if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0) unlinkat(dirfd(folder), entry->d_name, 0);
+        close(fd);
+    }
+    closedir(folder);
+}
+
+// A session that is not there yet: better said now than after the first turn.
+Result<void> check_can_be_made(const std::string& path) {
+    struct stat info {};
+    const std::string folder = folder_of(path);
+    if (stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return fail("{}: there is no folder {}", path, folder);
+    if (access(folder.c_str(), W_OK | X_OK) != 0) return system_error(path, "cannot be created", errno);
+    return {};
+}
+
+enum class Place { Same, Gone, Another };
+
+// What the name leads to now, beside the file that was opened under it.
+Place place_of(const std::string& path, int fd) {
+    struct stat opened {
+    }, named{};
+    if (stat(path.c_str(), &named) != 0) return Place::Gone;
+    return fstat(fd, &opened) == 0 && opened.st_dev == named.st_dev && opened.st_ino == named.st_ino ? Place::Same : Place::Another;
 }
 
 }  // namespace
@@ -151,6 +75,7 @@ SessionFile::~SessionFile() {
 }
 
 void SessionFile::unmap() {
+    if (guard_ != nullptr) unwatch_mapping(std::exchange(guard_, nullptr));
     if (map_ != nullptr) munmap(const_cast<std::byte*>(map_), mapped_);
     map_ = nullptr;
     mapped_ = 0;
@@ -165,15 +90,18 @@ Result<void> SessionFile::map() {
     unmap();
     map_ = static_cast<const std::byte*>(at);
     mapped_ = static_cast<size_t>(info.st_size);
+    guard_ = watch_mapping(path_, {map_, mapped_});
     return {};
 }
 
-Result<std::unique_ptr<SessionFile>> SessionFile::open(const std::string& path) {
+Result<std::unique_ptr<SessionFile>> SessionFile::open(const std::string& path, Reading reading) {
     if (path.empty()) return fail("a session needs a file name");
     std::unique_ptr<SessionFile> out(new SessionFile(path));
     struct stat link {};
     if (lstat(path.c_str(), &link) != 0) {
         if (errno != ENOENT) return system_error(path, "cannot be opened", errno);
+        CELLAR_TRY_VOID(check_can_be_made(path));
+        remove_abandoned(path);
         return out;
     }
     if (S_ISLNK(link.st_mode)) {
@@ -187,40 +115,25 @@ Result<std::unique_ptr<SessionFile>> SessionFile::open(const std::string& path) 
     struct stat info {};
     if (fstat(out->fd_, &info) != 0) return system_error(path, "cannot be opened", errno);
     if (!S_ISREG(info.st_mode)) return fail("{}: it is no regular file", path);
-    struct stat named {};
     const bool locked = flock(out->fd_, LOCK_EX | LOCK_NB) == 0;
     // Whoever had the lock may have put another file in the place of the one that was opened here.
-    const bool same = stat(out->path_.c_str(), &named) == 0 && named.st_dev == info.st_dev && named.st_ino == info.st_ino;
-    if (!locked || !same) return fail(ErrorKind::System, "{}: another process has this session open", path);
-    CELLAR_TRY_VOID(out->read());
+    if (!locked || place_of(out->path_, out->fd_) != Place::Same) return fail(ErrorKind::System, "{}: another process has this session open", path);
+    remove_abandoned(out->path_);
+    CELLAR_TRY_VOID(out->read(reading));
     return out;
 }
 
-Result<void> SessionFile::read() {
+Result<void> SessionFile::read(Reading reading) {
     CELLAR_TRY_VOID(map());
     const std::span<const std::byte> file(map_, mapped_);
-    if (file.size() < kHeaderBytes || std::memcmp(file.data(), kMagic, sizeof kMagic) != 0) return fail("{}: it is no session file", path_);
-    uint32_t version = 0;
-    std::memcpy(&version, file.data() + 8, 4);
-    if (version != kVersion) return fail("{}: it is a session file of version {}, this program reads version {}", path_, version, kVersion);
-    const std::vector<std::byte> header = file_header();
-    if (std::memcmp(file.data(), header.data(), header.size()) != 0) return fail("{}: its header is damaged", path_);
-    std::vector<Commit> commits;
-    uint64_t at = kHeaderBytes;
-    while (const auto section = section_at(file, at)) {
-        if (section->id >= uint64_t{1} << 62) break;
-        next_id_ = std::max(next_id_, section->id + 1);
-        if (section->kind == SectionKind::Commit)
-            if (auto commit = read_commit(file, *section)) commits.push_back(*std::move(commit));
-        at += kSectionHeaderBytes + padded(section->length);
-    }
-    while (!commits.empty() && !holds(file, commits.back())) commits.pop_back();
-    if (commits.empty()) return fail("{}: none of its saved states is whole", path_);
-    const Commit& last = commits.back();
-    for (const Section& section : last.alive) sections_[section.id] = section;
-    saves_ = last.saves;
-    end_ = last.section.offset + kSectionHeaderBytes + padded(last.section.length);
+    CELLAR_TRY(SessionState state, find_state(file, path_, reading));
+    sections_ = std::move(state.alive);
+    saves_ = state.saves;
+    next_id_ = state.next_id;
+    end_ = state.end;
     unread_ = file.size() - end_;
+    lost_saves_ = state.lost_saves;
+    lost_pieces_ = state.lost_pieces;
     exists_ = true;
     return {};
 }
@@ -232,7 +145,7 @@ std::span<const std::byte> SessionFile::content(uint64_t id) const {
 }
 
 uint64_t SessionFile::dead_bytes() const {
-    uint64_t alive = kHeaderBytes + kSectionHeaderBytes + 16 + kCommitEntryBytes * sections_.size();
+    uint64_t alive = kSessionHeaderBytes + kSectionHeaderBytes + 16 + kCommitEntryBytes * sections_.size();
     for (const auto& [id, section] : sections_) alive += kSectionHeaderBytes + padded(section.length);
     return end_ > alive ? end_ - alive : 0;
 }
@@ -264,23 +177,26 @@ Result<void> SessionFile::sync(int fd) const {
 }
 
 Result<int> SessionFile::create_beside(std::string& name) const {
-    name = path_ + ".new-XXXXXX";
-    const int fd = mkostemp(name.data(), O_CLOEXEC);
-    if (fd < 0) return system_error(path_, "cannot be created", errno);
-    if (fchmod(fd, 0600) != 0 || flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    for (int attempt = 0; attempt < 8; ++attempt) {
+        name = path_ + ".new-XXXXXX";
+        const int fd = mkostemp(name.data(), O_CLOEXEC);
+        if (fd < 0) return system_error(path_, "cannot be created", errno);
+        const bool ready = fchmod(fd, 0600) == 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
         const int error = errno;
+        // Before it was locked it may have looked abandoned to somebody who tidies up.
+        if (ready && place_of(name, fd) == Place::Same) return fd;
         close(fd);
+        if (ready || error == EWOULDBLOCK) continue;
         unlink(name.c_str());
         return system_error(path_, "cannot be created", error);
     }
-    return fd;
+    return fail(ErrorKind::System, "{}: cannot be created: somebody removes what is written beside it", path_);
 }
 
-// A finished temporary file takes the session's name, and its place here.
-Result<void> SessionFile::publish(int fd, const std::string& temporary) {
-    // A first save takes the name only if nobody else has it by now.
-    const unsigned flags = exists_ ? 0 : RENAME_NOREPLACE;
-    if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path_.c_str(), flags) != 0) {
+// A finished temporary file takes the session's name, and its place here. Where it replaces nothing, it takes the name only if nobody
+// else has it by now.
+Result<void> SessionFile::publish(int fd, const std::string& temporary, bool replaces) {
+    if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path_.c_str(), replaces ? 0 : RENAME_NOREPLACE) != 0) {
         if (errno == EEXIST) return fail("{}: another process has made this file meanwhile; choose another name", path_);
         return system_error(path_, "cannot be renamed into place", errno);
     }
@@ -295,22 +211,59 @@ Result<void> SessionFile::publish(int fd, const std::string& temporary) {
     return {};
 }
 
+// Before anything is written: the name may lead elsewhere by now. What was opened is still there, as long as it is held open.
+Result<void> SessionFile::look_after_place() {
+    switch (place_of(path_, fd_)) {
+        case Place::Same:
+            return {};
+        case Place::Another:
+            return fail(ErrorKind::System, "{}: another file has taken its place since it was opened, and is left alone; save under another name",
+                        path_);
+        case Place::Gone:
+            break;
+    }
+    CELLAR_TRY_VOID(rewrite_over(false));
+    note_ = fmt::format("{}: the file was deleted or moved away while it was in use; all of it is written anew", path_);
+    return {};
+}
+
+// What cannot be read of the file may be worth something to somebody. Its bytes get another name, and the session a file of its own.
+Result<void> SessionFile::set_aside_damaged() {
+    std::string aside;
+    int error = EEXIST;
+    for (int i = 1; error == EEXIST && i < 1000; ++i) {
+        aside = path_ + (i == 1 ? ".damaged" : fmt::format(".damaged{}", i));
+        error = link(path_.c_str(), aside.c_str()) == 0 ? 0 : errno;
+    }
+    if (error != 0) return system_error(path_, "is damaged, and cannot be kept under another name", error);
+    CELLAR_TRY_VOID(rewrite_over(true));
+    lost_saves_ = lost_pieces_ = unread_ = 0;
+    note_ = fmt::format("{}: the damaged file is kept as {}", path_, aside);
+    return {};
+}
+
+Result<void> SessionFile::Save::start() {
+    if (file_.fd_ < 0) {
+        CELLAR_TRY(file_.fd_, file_.create_beside(temporary_));
+        end_ = kSessionHeaderBytes;
+        return file_.write_at(file_.fd_, 0, session_header());
+    }
+    CELLAR_TRY_VOID(file_.look_after_place());
+    if (file_.lost_saves_ > 0 || file_.lost_pieces_ > 0) CELLAR_TRY_VOID(file_.set_aside_damaged());
+    end_ = file_.end_;
+    next_id_ = file_.next_id_;
+    // What a save that failed left behind the last commit.
+    if (ftruncate(file_.fd_, static_cast<off_t>(end_)) != 0) return system_error(file_.path_, "cannot be shortened", errno);
+    return {};
+}
+
 Result<uint64_t> SessionFile::Save::add(SectionKind kind, uint64_t length, const std::function<Result<void>(const Sink&)>& write) {
     if (failed_) return tl::unexpected<Error>(*failed_);
     const auto remember = [&](Result<void> result) -> Result<void> {
         if (!result) failed_ = result.error();
         return result;
     };
-    if (file_.fd_ < 0) {
-        auto fd = file_.create_beside(temporary_);
-        if (!fd) return failed_ = fd.error(), pass(std::move(fd));
-        file_.fd_ = *fd;
-        CELLAR_TRY_VOID(remember(file_.write_at(file_.fd_, 0, file_header())));
-        end_ = kHeaderBytes;
-    } else if (added_.empty() && ftruncate(file_.fd_, static_cast<off_t>(end_)) != 0) {
-        // What a save that failed left behind the last commit.
-        CELLAR_TRY_VOID(remember(system_error(file_.path_, "cannot be shortened", errno)));
-    }
+    if (added_.empty()) CELLAR_TRY_VOID(remember(start()));
     Section section;
     section.kind = kind;
     section.id = next_id_;
@@ -365,7 +318,7 @@ Result<void> SessionFile::Save::commit(std::span<const uint64_t> alive) {
     const std::vector<std::byte> content = commit_content(file_.saves_ + 1, state);
     CELLAR_TRY_VOID(add(SectionKind::Commit, content).map([](auto) {}));
     CELLAR_TRY_VOID(file_.sync(file_.fd_));
-    if (!file_.exists_) CELLAR_TRY_VOID(file_.publish(file_.fd_, temporary_));
+    if (!file_.exists_) CELLAR_TRY_VOID(file_.publish(file_.fd_, temporary_, false));
     temporary_.clear();
     CELLAR_TRY_VOID(file_.map());
     file_.sections_ = std::move(state);
@@ -387,12 +340,17 @@ SessionFile::Save::~Save() {
 
 Result<void> SessionFile::rewrite() {
     CHECK(exists_);
+    CELLAR_TRY_VOID(look_after_place());
+    return rewrite_over(true);
+}
+
+Result<void> SessionFile::rewrite_over(bool replaces) {
     std::string temporary;
     CELLAR_TRY(const int fd, create_beside(temporary));
     const auto copy = [&]() -> Result<std::pair<std::map<uint64_t, Section>, uint64_t>> {
-        CELLAR_TRY_VOID(write_at(fd, 0, file_header()));
+        CELLAR_TRY_VOID(write_at(fd, 0, session_header()));
         std::map<uint64_t, Section> moved;
-        uint64_t at = kHeaderBytes;
+        uint64_t at = kSessionHeaderBytes;
         const auto put = [&](Section section, std::span<const std::byte> content) -> Result<Section> {
             section.offset = at;
             CELLAR_TRY_VOID(write_at(fd, at, section_header(section)));
@@ -412,7 +370,7 @@ Result<void> SessionFile::rewrite() {
         return std::pair{std::move(moved), at};
     };
     auto copied = copy();
-    Result<void> published = copied ? publish(fd, temporary) : Result<void>(tl::unexpected<Error>(copied.error()));
+    Result<void> published = copied ? publish(fd, temporary, replaces) : Result<void>(tl::unexpected<Error>(copied.error()));
     if (!published) {
         close(fd);
         unlink(temporary.c_str());

@@ -4,7 +4,8 @@
 //
 //   header | section | section | ... | commit | section | ... | commit
 //
-// Reading takes the last commit whose sections all verify, before anything is handed out. A file that could not be read is never written to.
+// Reading takes the last commit whose sections all verify, before anything is handed out. A file that could not be read is never written to,
+// and one of which a newer state is damaged is kept under another name before anything is written.
 //
 // Thread rule: one thread. The file is locked while it is open: a second process is refused.
 #include <cstdint>
@@ -14,21 +15,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "engine/session_log.h"
 
 namespace cellar {
-
-enum class SectionKind : uint32_t { Model = 1, Piece = 2, Host = 3, Branches = 4, Commit = 5 };
-
-struct Section {
-    SectionKind kind{};
-    uint64_t id = 0;
-    uint64_t offset = 0;  // of its header
-    uint64_t length = 0;  // of its content
-    uint64_t checksum = 0;
-};
 
 // For tests: called before each write of so many bytes and each sync (0 bytes). Returns how many bytes really go out, then an error number
 // that the call fails with, 0 for none.
@@ -38,11 +31,14 @@ struct Fault {
 };
 using FaultHook = std::function<Fault(size_t bytes)>;
 
+struct FaultGuard;
+
 class SessionFile {
   public:
     // Opens an existing file, or prepares a new one that appears with the first save. Refuses a file that is locked, is no session file, is of
-    // an unknown version, has no commit that verifies, or is a link that belongs to somebody else.
-    static Result<std::unique_ptr<SessionFile>> open(const std::string& path);
+    // an unknown version, has no commit that verifies, or is a link that belongs to somebody else; and a new one where none can be made.
+    // Removes what saves that were killed have left beside it.
+    static Result<std::unique_ptr<SessionFile>> open(const std::string& path, Reading reading = Reading::Whole);
     ~SessionFile();
     SessionFile(const SessionFile&) = delete;
     SessionFile& operator=(const SessionFile&) = delete;
@@ -56,8 +52,14 @@ class SessionFile {
     [[nodiscard]] uint64_t file_bytes() const { return end_; }
     [[nodiscard]] uint64_t dead_bytes() const;
     [[nodiscard]] uint64_t saves() const { return saves_; }
-    // Bytes behind the last whole state when the file was opened: a save that did not end, or damage. The next save takes their place.
+    // Bytes behind the state that was found: a save that did not end. The next save takes their place.
     [[nodiscard]] uint64_t unread_bytes() const { return unread_; }
+    // Newer saves that were ended and are damaged, and pieces of this state that are. The first save then keeps the file as it was found
+    // under another name.
+    [[nodiscard]] uint64_t lost_saves() const { return lost_saves_; }
+    [[nodiscard]] uint64_t lost_pieces() const { return lost_pieces_; }
+    // What the last save had to do beside saving, for the owner to say; empty where nothing.
+    [[nodiscard]] std::string take_note() { return std::exchange(note_, {}); }
 
     // One save: sections are added, then commit() makes them the state. Without commit the file keeps its state; when
     // commit fails, it has the old state or the new one.
@@ -75,6 +77,7 @@ class SessionFile {
 
       private:
         friend class SessionFile;
+        Result<void> start();
         explicit Save(SessionFile& file) : file_(file), end_(file.end_), next_id_(file.next_id_) {}
         SessionFile& file_;
         uint64_t end_;
@@ -92,13 +95,16 @@ class SessionFile {
 
   private:
     explicit SessionFile(std::string path) : path_(std::move(path)) {}
-    Result<void> read();
+    Result<void> read(Reading reading);
     Result<void> map();
     void unmap();
+    Result<void> look_after_place();
+    Result<void> set_aside_damaged();
     Result<int> create_beside(std::string& name) const;
     Result<void> write_at(int fd, uint64_t offset, std::span<const std::byte> bytes) const;
     Result<void> sync(int fd) const;
-    Result<void> publish(int fd, const std::string& temporary);
+    Result<void> publish(int fd, const std::string& temporary, bool replaces);
+    Result<void> rewrite_over(bool replaces);
 
     std::string path_;
     int fd_ = -1;
@@ -107,9 +113,13 @@ class SessionFile {
     uint64_t next_id_ = 1;
     uint64_t saves_ = 0;
     uint64_t unread_ = 0;
+    uint64_t lost_saves_ = 0;
+    uint64_t lost_pieces_ = 0;
     std::map<uint64_t, Section> sections_;
     const std::byte* map_ = nullptr;
     size_t mapped_ = 0;
+    FaultGuard* guard_ = nullptr;  // of the map
+    std::string note_;
     FaultHook fault_;
 };
 

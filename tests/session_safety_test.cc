@@ -1,0 +1,511 @@
+// What befalls session files: they are moved, replaced, damaged, cut and made by strangers. Nothing that was saved is lost without a word.
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "engine/session.h"
+#include "kv/verify.h"
+#include "support/tiny_model.h"
+
+namespace cellar {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string bytes_of(const std::string& path) {
+    return *read_file(path, size_t{1} << 28);
+}
+
+class SessionFiles : public testing::Test {
+  protected:
+    void SetUp() override {
+        model_ = tiny::model("llama");
+        options_ = tiny::options();
+        options_.context = 512;
+        options_.cells = 2048;
+        engine_ = tiny::engine(model_, options_);
+        seq_ = *engine_->cache().open();
+        EXPECT_TRUE(engine_->append(seq_, tiny::tokens(*model_, 60)));
+        folder_ = fs::path(CELLAR_BINARY_DIR) / ("session-safety-" + std::to_string(getpid()));
+        fs::remove_all(folder_);
+        fs::create_directory(folder_);
+        path_ = folder_ / "s";
+    }
+    void TearDown() override { fs::remove_all(folder_); }
+
+    std::unique_ptr<Session> open(Reading reading = Reading::Whole) { return open_with(*engine_, reading); }
+    std::unique_ptr<Session> open_with(Engine& engine, Reading reading = Reading::Whole) {
+        auto session = Session::open(path_, engine, reading);
+        EXPECT_TRUE(session) << session.error().message;
+        return session ? *std::move(session) : nullptr;
+    }
+    Result<Session::Saved> save(Session& session, const std::string& host) {
+        const Session::Source source{"main", seq_, host};
+        return session.save({&source, 1});
+    }
+    std::string refusal() {
+        const auto session = Session::open(path_, *engine_);
+        return session ? "" : session.error().message;
+    }
+    std::string look() {
+        auto session = open();
+        return session == nullptr || session->branches().empty() ? "nothing" : session->find("main")->host;
+    }
+    // The sections of a kind, in the order of their ids.
+    static std::vector<Section> sections(const Session& session, SectionKind kind) {
+        std::vector<Section> out;
+        for (const auto& [id, section] : const_cast<Session&>(session).file().sections())
+            if (section.kind == kind) out.push_back(section);
+        return out;
+    }
+    void damage(uint64_t at) {
+        std::string bytes = bytes_of(path_);
+        bytes.at(at) ^= 0x10;
+        std::ofstream(path_, std::ios::binary) << bytes;
+    }
+    std::vector<std::string> files() const {
+        std::vector<std::string> out;
+        for (const auto& entry : fs::directory_iterator(folder_)) out.push_back(entry.path().filename());
+        std::sort(out.begin(), out.end());
+        return out;
+    }
+
+    std::shared_ptr<const model::Model> model_;
+    EngineOptions options_;
+    std::unique_ptr<Engine> engine_;
+    SeqId seq_{};
+    fs::path folder_;
+    std::string path_;
+};
+
+TEST_F(SessionFiles, OneThatIsDeletedWhileItIsOpenIsWrittenAnew) {
+    auto session = open();
+    ASSERT_TRUE(save(*session, "one"));
+    fs::remove(path_);
+    const auto saved = save(*session, "two");
+    ASSERT_TRUE(saved) << saved.error().message;
+    EXPECT_NE(saved->note.find("deleted or moved"), std::string::npos) << saved->note;
+    EXPECT_EQ(saved->tokens_written, 0) << "rows that stood in the file come along";
+    EXPECT_EQ(save(*session, "three")->note, "");
+    session.reset();
+    EXPECT_EQ(look(), "three");
+}
+
+TEST_F(SessionFiles, OneThatIsMovedAwayStaysAsItWas) {
+    auto session = open();
+    ASSERT_TRUE(save(*session, "one"));
+    const std::string before = bytes_of(path_);
+    fs::rename(path_, path_ + "-moved");
+    ASSERT_TRUE(save(*session, "two"));
+    EXPECT_EQ(bytes_of(path_ + "-moved"), before);
+    session.reset();
+    EXPECT_EQ(look(), "two");
+}
+
+TEST_F(SessionFiles, OneWhosePlaceWasTakenIsNotWrittenAndTheOtherNeither) {
+    auto session = open();
+    ASSERT_TRUE(save(*session, "one"));
+    fs::rename(path_, path_ + "-moved");
+    std::ofstream(path_) << "precious";
+    const auto saved = save(*session, "two");
+    ASSERT_FALSE(saved);
+    EXPECT_NE(saved.error().message.find("another file has taken its place"), std::string::npos) << saved.error().message;
+    EXPECT_EQ(bytes_of(path_), "precious");
+    // What was opened is still there, and its rows can go elsewhere.
+    const SeqId seq = *engine_->cache().open();
+    EXPECT_TRUE(session->restore("main", seq));
+}
+
+TEST_F(SessionFiles, WhatAKilledFirstSaveLeftIsRemovedUnlessItIsInUse) {
+    std::ofstream(path_ + ".new-abcdef") << "left";
+    std::ofstream(path_ + ".new-abc") << "somebody else's";
+    std::ofstream(path_ + ".new-locked") << "being written";
+    const int fd = ::open((path_ + ".new-locked").c_str(), O_RDWR);
+    ASSERT_EQ(flock(fd, LOCK_EX | LOCK_NB), 0);
+    auto session = open();
+    EXPECT_EQ(files(), (std::vector<std::string>{"s.new-abc", "s.new-locked"}));
+    ::close(fd);
+    ASSERT_TRUE(save(*session, "one"));
+    session.reset();
+    session = open();
+    EXPECT_EQ(files(), (std::vector<std::string>{"s", "s.new-abc"}));
+}
+
+TEST_F(SessionFiles, OneThatCannotBeMadeIsRefusedBeforeTheFirstTurn) {
+    path_ = folder_ / "no" / "such" / "folder";
+    EXPECT_NE(refusal().find("there is no folder"), std::string::npos) << refusal();
+}
+
+TEST_F(SessionFiles, ASaveThatDidNotEndIsNoDamage) {
+    ASSERT_TRUE(save(*open(), "one"));
+    {
+        auto session = open();
+        int calls = 0;
+        session->file().set_fault_hook([&](size_t) { return ++calls == 5 ? Fault{3, EIO} : Fault{}; });
+        ASSERT_FALSE(save(*session, "two"));
+    }
+    auto session = open();
+    EXPECT_GT(session->file().unread_bytes(), 0U);
+    EXPECT_EQ(session->file().lost_saves(), 0U);
+    EXPECT_EQ(session->find("main")->host, "one");
+    ASSERT_TRUE(save(*session, "three"));
+    EXPECT_EQ(files(), (std::vector<std::string>{"s"}));
+}
+
+TEST_F(SessionFiles, ADamagedLastSaveIsSaidAndKeptUnderAnotherName) {
+    {
+        auto session = open();
+        ASSERT_TRUE(save(*session, "one"));
+        ASSERT_TRUE(save(*session, "two"));
+        damage(sections(*session, SectionKind::Host).front().offset + kSectionHeaderBytes);
+    }
+    const std::string damaged = bytes_of(path_);
+    auto session = open();
+    ASSERT_NE(session, nullptr);
+    EXPECT_EQ(session->file().lost_saves(), 1U);
+    EXPECT_EQ(session->find("main")->host, "one");
+    EXPECT_EQ(bytes_of(path_), damaged) << "nothing is written before somebody saves";
+    const auto saved = save(*session, "three");
+    ASSERT_TRUE(saved) << saved.error().message;
+    EXPECT_NE(saved->note.find(path_ + ".damaged"), std::string::npos) << saved->note;
+    EXPECT_EQ(bytes_of(path_ + ".damaged"), damaged);
+    EXPECT_EQ(save(*session, "four")->note, "");
+    session.reset();
+    EXPECT_EQ(look(), "four");
+    EXPECT_EQ(files(), (std::vector<std::string>{"s", "s.damaged"}));
+}
+
+TEST_F(SessionFiles, DamageInWhatIsDeadCostsNothing) {
+    uint64_t at = 0;
+    {
+        auto session = open();
+        ASSERT_TRUE(save(*session, "one"));
+        at = sections(*session, SectionKind::Host).front().offset;
+        ASSERT_TRUE(save(*session, "two"));
+    }
+    for (const uint64_t where : {at + 16, at + kSectionHeaderBytes}) {
+        const std::string good = bytes_of(path_);
+        damage(where);
+        auto session = open();
+        ASSERT_NE(session, nullptr);
+        EXPECT_EQ(session->find("main")->host, "two");
+        EXPECT_EQ(session->file().lost_saves(), 0U);
+        session.reset();
+        std::ofstream(path_, std::ios::binary) << good;
+    }
+}
+
+TEST_F(SessionFiles, TheLongestValidPrefixIsTakenOnRequest) {
+    uint64_t second = 0;
+    {
+        auto session = open();
+        ASSERT_TRUE(save(*session, "one"));
+        ASSERT_TRUE(engine_->append(seq_, tiny::tokens(*model_, 40, 2)));
+        ASSERT_TRUE(save(*session, "two"));
+        second = sections(*session, SectionKind::Piece).back().offset + kSectionHeaderBytes + 64;
+        ASSERT_EQ(sections(*session, SectionKind::Piece).size(), 2U);
+    }
+    damage(second);
+    const std::string damaged = bytes_of(path_);
+    // Without asking for it: the older state, whole.
+    EXPECT_EQ(look(), "one");
+    auto session = open(Reading::Prefix);
+    ASSERT_NE(session, nullptr);
+    EXPECT_EQ(session->file().lost_pieces(), 1U);
+    EXPECT_EQ(session->find("main")->host, "two");
+    EXPECT_EQ(session->find("main")->length, 100);
+    EXPECT_EQ(session->find("main")->held, 60);
+    const SeqId seq = *engine_->cache().open();
+    const auto restored = session->restore("main", seq);
+    ASSERT_TRUE(restored) << restored.error().message;
+    EXPECT_EQ(restored->length, 60);
+    EXPECT_EQ(engine_->cache().pure(seq), 60);
+    EXPECT_EQ(kv::verify(engine_->cache()), "");
+    // Saving goes on, and the damaged file is kept.
+    ASSERT_TRUE(save(*session, "three"));
+    EXPECT_EQ(bytes_of(path_ + ".damaged"), damaged);
+    session.reset();
+    EXPECT_EQ(look(), "three");
+}
+
+TEST_F(SessionFiles, APrefixIsAlsoWhatASmallerContextHolds) {
+    ASSERT_TRUE(save(*open(), "one"));
+    EngineOptions options = options_;
+    options.context = 32;
+    options.cells = 0;
+    auto small = tiny::engine(model_, options);
+    const SeqId seq = *small->cache().open();
+    const auto refused = open_with(*small)->restore("main", seq);
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().message.find("--session-prefix"), std::string::npos) << refused.error().message;
+    const auto restored = open_with(*small, Reading::Prefix)->restore("main", seq);
+    ASSERT_TRUE(restored) << restored.error().message;
+    EXPECT_EQ(restored->length, 32);
+    EXPECT_EQ(kv::verify(small->cache()), "");
+}
+
+TEST_F(SessionFiles, LinksAreFollowedOnlyIfTheyBelongToTheUser) {
+    ASSERT_TRUE(save(*open(), "one"));
+    const std::string link = path_ + "-link";
+    fs::create_symlink(path_, link);
+    if (geteuid() == 0) {
+        EXPECT_TRUE(Session::open(link, *engine_));
+        ASSERT_EQ(lchown(link.c_str(), 65534, 65534), 0);
+        path_ = link;
+    } else {
+        EXPECT_TRUE(Session::open(link, *engine_));
+        path_ = "/proc/1/exe";  // a link of the system's
+    }
+    EXPECT_NE(refusal().find("belongs to another user"), std::string::npos) << refusal();
+}
+
+TEST_F(SessionFiles, OneThatIsCutWhileItIsReadEndsWithAMessage) {
+    EXPECT_TRUE(engine_->append(seq_, tiny::tokens(*model_, 400, 3)));
+    ASSERT_TRUE(save(*open(), "one"));
+    EXPECT_EXIT(
+        {
+            auto session = open();
+            if (truncate(path_.c_str(), 20000) != 0) _exit(1);
+            (void)session->restore("main", *engine_->cache().open());
+            _exit(2);
+        },
+        testing::ExitedWithCode(kExitFileLost), "cellar: .*/s: the file became shorter");
+}
+
+TEST_F(SessionFiles, ABranchSharesItsCellsWithOpenOnes) {
+    auto session = open();
+    const SeqId fork = *engine_->cache().fork(seq_, 60);
+    ASSERT_TRUE(engine_->append(seq_, tiny::tokens(*model_, 50, 2)));
+    ASSERT_TRUE(engine_->append(fork, tiny::tokens(*model_, 30, 3)));
+    const std::vector<Session::Source> sources{{"one", seq_, ""}, {"two", fork, ""}};
+    ASSERT_TRUE(session->save(sources));
+    session.reset();
+    for (const kv::RowFormat format : {kv::RowFormat::F16, kv::RowFormat::Q8_0}) {
+        EngineOptions options = options_;
+        options.formats = {format, format};
+        auto engine = tiny::engine(model_, options);
+        session = open_with(*engine);
+        const auto one = session->restore_beside("one", {});
+        ASSERT_TRUE(one) << one.error().message;
+        const size_t alone = engine->cache().ledger_bytes();
+        const Session::OpenBranch beside{"one", one->seq};
+        const auto two = session->restore_beside("two", {&beside, 1});
+        ASSERT_TRUE(two) << two.error().message;
+        EXPECT_EQ(two->length, 90);
+        EXPECT_EQ(two->shared, 60);
+        EXPECT_EQ(kv::verify(engine->cache()), "");
+        EXPECT_EQ(engine->cache().stats().groups[0].blocks_shared, 2);
+        EXPECT_EQ(engine->cache().stats().groups[0].blocks_used, 5) << "110 tokens in 4 blocks, and 30 more in 1";
+        EXPECT_GT(engine->cache().ledger_bytes(), alone);
+        // Both are what they are without sharing.
+        const SeqId again = *engine->cache().open();
+        ASSERT_TRUE(session->restore("two", again));
+        const std::vector<int32_t> next{7};
+        const auto a = *engine->append(two->seq, next);
+        const std::vector<float> shared(a.begin(), a.end());
+        const auto b = *engine->append(again, next);
+        EXPECT_EQ(std::memcmp(shared.data(), b.data(), shared.size() * sizeof(float)), 0);
+        session.reset();
+    }
+}
+
+// A branch that went on differently shares only what it still has.
+TEST_F(SessionFiles, SharingStopsWhereTheOpenBranchChanged) {
+    auto session = open();
+    const SeqId fork = *engine_->cache().fork(seq_, 60);
+    ASSERT_TRUE(engine_->append(seq_, tiny::tokens(*model_, 50, 2)));
+    const std::vector<Session::Source> sources{{"one", seq_, ""}, {"two", fork, ""}};
+    ASSERT_TRUE(session->save(sources));
+    engine_->cache().trim(seq_, 20);
+    ASSERT_TRUE(engine_->append(seq_, tiny::tokens(*model_, 50, 5)));
+    const Session::OpenBranch trimmed{"one", seq_};
+    const auto two = session->restore_beside("two", {&trimmed, 1});
+    ASSERT_TRUE(two) << two.error().message;
+    EXPECT_EQ(two->shared, 20);
+    engine_->cache().remove(seq_, {10, 12});
+    const auto three = session->restore_beside("two", {&trimmed, 1});
+    ASSERT_TRUE(three);
+    EXPECT_EQ(three->shared, 10);
+    EXPECT_EQ(engine_->cache().pure(three->seq), 60);
+    EXPECT_EQ(kv::verify(engine_->cache()), "");
+}
+
+// Many branches over one piece cost what the file holds, not branches times tokens.
+TEST_F(SessionFiles, ManyBranchesOverOnePieceTakeLittleMemory) {
+    options_.context = 8192;
+    options_.cells = 0;
+    engine_ = tiny::engine(model_, options_);
+    seq_ = *engine_->cache().open();
+    ASSERT_TRUE(engine_->append(seq_, tiny::tokens(*model_, 8000)));
+    ASSERT_TRUE(save(*open(), "one"));
+    constexpr int kBranches = 20000;
+    {
+        auto made = SessionFile::open(path_);
+        ASSERT_TRUE(made);
+        SessionFile& file = **made;
+        SessionDirectory directory = *read_directory(file);
+        std::vector<uint64_t> alive;
+        for (const auto& [id, section] : file.sections())
+            if (section.kind == SectionKind::Model || section.kind == SectionKind::Piece) alive.push_back(id);
+        SessionFile::Save save = file.begin();
+        std::vector<SessionBranch> branches(kBranches, directory.branches.front());
+        for (int i = 0; i < kBranches; ++i) {
+            const auto host = save.add(SectionKind::Host, std::span<const std::byte>());
+            ASSERT_TRUE(host);
+            branches[static_cast<size_t>(i)].host = *host;
+            branches[static_cast<size_t>(i)].name = std::to_string(i);
+            alive.push_back(*host);
+        }
+        const auto list = save.add(SectionKind::Branches, branches_content(branches));
+        ASSERT_TRUE(list);
+        alive.push_back(*list);
+        ASSERT_TRUE(save.commit(alive));
+    }
+    const uint64_t size = fs::file_size(path_);
+    const uint64_t before = resident_bytes();
+    auto session = open();
+    ASSERT_NE(session, nullptr);
+    EXPECT_EQ(session->branches().size(), static_cast<size_t>(kBranches));
+    EXPECT_LE(resident_bytes(), before + 12 * size + (uint64_t{16} << 20));
+}
+
+TEST_F(SessionFiles, BranchesThatShareTheirHostStateOrTheirNameAreRefused) {
+    ASSERT_TRUE(save(*open(), "one"));
+    const std::string good = bytes_of(path_);
+    for (const bool same_name : {false, true}) {
+        std::ofstream(path_, std::ios::binary) << good;
+        {
+            auto file = *SessionFile::open(path_);
+            SessionDirectory directory = *read_directory(*file);
+            std::vector<uint64_t> alive;
+            for (const auto& [id, section] : file->sections())
+                if (section.kind != SectionKind::Branches) alive.push_back(id);
+            SessionFile::Save save = file->begin();
+            directory.branches.push_back(directory.branches.front());
+            if (same_name) {
+                directory.branches.back().host = *save.add(SectionKind::Host, std::span<const std::byte>());
+                alive.push_back(directory.branches.back().host);
+            } else {
+                directory.branches.back().name = "two";
+            }
+            alive.push_back(*save.add(SectionKind::Branches, branches_content(directory.branches)));
+            ASSERT_TRUE(save.commit(alive));
+        }
+        EXPECT_NE(refusal().find(same_name ? "two branches 'main'" : "the host state of another"), std::string::npos) << refusal();
+    }
+}
+
+TEST_F(SessionFiles, TheNumericPathIsRecorded) {
+    ASSERT_TRUE(save(*open(), "one"));
+    EXPECT_EQ(open()->find("main")->numbers, ops::cpu_target());
+    model::LoadOptions load;
+    load.pack = false;
+    EngineOptions options = options_;
+    options.reference_kernels = true;
+    auto other = tiny::engine(model_, options);
+    auto session = open_with(*other);
+    const auto restored = session->restore_beside("main", {});
+    ASSERT_TRUE(restored) << restored.error().message;
+    EXPECT_TRUE(restored->other_numbers);
+    EXPECT_FALSE(restored->converted);
+    EXPECT_EQ(other->cache().pure(restored->seq), 0);
+    // Saved there it is written as it is: the rows of another path do not become this one's by standing in the file.
+    const Session::Source source{"main", restored->seq, "two"};
+    const auto saved = session->save({&source, 1});
+    ASSERT_TRUE(saved);
+    EXPECT_EQ(saved->tokens_written, 0);
+    EXPECT_EQ(session->find("main")->pure, 0);
+    other->cache().trim(restored->seq, 0);
+    ASSERT_TRUE(other->append(restored->seq, tiny::tokens(*model_, 60)));
+    EXPECT_EQ(session->save({&source, 1})->tokens_written, 60) << "the same tokens, but rows of the own path";
+    EXPECT_EQ(session->find("main")->pure, 60);
+}
+
+TEST_F(SessionFiles, AnotherRopeRegimeIsRefusedByName) {
+    model_ = tiny::model("phi3");
+    const auto engine_for = [&](int64_t context) {
+        EngineOptions options = options_;
+        options.context = context;
+        return tiny::engine(model_, options);
+    };
+    engine_ = engine_for(200);
+    seq_ = *engine_->cache().open();
+    ASSERT_TRUE(engine_->append(seq_, tiny::tokens(*model_, 30)));
+    ASSERT_TRUE(save(*open(), "one"));
+    engine_ = engine_for(250);
+    EXPECT_EQ(look(), "one");
+    engine_ = engine_for(512);
+    EXPECT_NE(refusal().find("rope.0 is"), std::string::npos) << refusal();
+}
+
+// Rows in f32, so that the file is mostly rows: what changes a lot is written anew before it has grown by more than 15 %.
+TEST_F(SessionFiles, OneThatGrowsAndChangesStaysSmall) {
+    constexpr int32_t kTokens = 1000;
+    options_.formats = {kv::RowFormat::F32, kv::RowFormat::F32};
+    options_.context = 1024;
+    engine_ = tiny::engine(model_, options_);
+    seq_ = *engine_->cache().open();
+    ASSERT_TRUE(engine_->append(seq_, tiny::tokens(*model_, kTokens)));
+    auto session = open();
+    ASSERT_TRUE(save(*session, "one"));
+    const uint64_t rows = kTokens * engine_->cache().spec().bytes_per_token();
+    ASSERT_GT(rows, uint64_t{800} << 10) << "else the limit for small files is what is tested";
+    EXPECT_LE(fs::file_size(path_), rows + rows / 50 + (64 << 10));
+    bool rewritten = false;
+    for (int i = 0; i < 40; ++i) {
+        const int32_t keep = 100 + i * 137 % 880;
+        engine_->cache().trim(seq_, keep);
+        ASSERT_TRUE(engine_->append(seq_, tiny::tokens(*model_, static_cast<size_t>(kTokens - keep), static_cast<uint64_t>(i) + 9)));
+        const auto saved = save(*session, "more");
+        ASSERT_TRUE(saved) << saved.error().message;
+        rewritten = rewritten || saved->rewritten;
+        EXPECT_LE(session->file().dead_bytes(), session->file().file_bytes() / 8);
+        EXPECT_LE(fs::file_size(path_), rows * 115 / 100 + (64 << 10)) << "save " << i;
+    }
+    EXPECT_TRUE(rewritten);
+}
+
+TEST_F(SessionFiles, PruningForgetsBranchesAndWhatIsDead) {
+    const SeqId fork = *engine_->cache().fork(seq_, 60);
+    ASSERT_TRUE(engine_->append(fork, tiny::tokens(*model_, 100, 3)));
+    auto session = open();
+    const std::vector<Session::Source> sources{{"one", seq_, "1"}, {"two", fork, "2"}};
+    ASSERT_TRUE(session->save(sources));
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(session->save(sources));
+    session.reset();
+    const uint64_t before = fs::file_size(path_);
+    {
+        auto file = *SessionFile::open(path_);
+        const std::string nobody = "nobody";
+        EXPECT_FALSE(prune(*file, {&nobody, 1}));
+        ASSERT_TRUE(prune(*file, {}));
+        EXPECT_EQ(file->dead_bytes(), 0U);
+    }
+    EXPECT_EQ(open()->branches().size(), 2U);
+    EXPECT_LT(fs::file_size(path_), before);
+    const uint64_t both = fs::file_size(path_);
+    {
+        auto file = *SessionFile::open(path_);
+        const std::string two = "two";
+        ASSERT_TRUE(prune(*file, {&two, 1}));
+        const std::string one = "one";
+        EXPECT_FALSE(prune(*file, {&one, 1})) << "no branch would be left";
+    }
+    EXPECT_LT(fs::file_size(path_), both / 2);
+    session = open();
+    ASSERT_EQ(session->branches().size(), 1U);
+    EXPECT_EQ(session->branches()[0].host, "1");
+    EXPECT_EQ(session->restore_beside("one", {})->length, 60);
+}
+
+}  // namespace
+}  // namespace cellar
