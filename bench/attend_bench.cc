@@ -1,18 +1,22 @@
 // Attention of one token at depth, against the time of reading its cache: 24 layers, 2 KV heads of width 64, 7 query heads each.
 //
-//   attend_bench [THREADS] [POSITIONS] [QUERIES]
+//   attend_bench [--cpu-target NAME] [THREADS] [POSITIONS] [QUERIES] [FORMAT...]
 //
-// "dense" has the cells of the sequence in one run, "scattered" has every block of 32 cells somewhere else.
+// "dense" has the cells of the sequence in one run, "scattered" has every block of 32 cells somewhere else. The bound is the larger of
+// the times to read the cache and to carry out the products as floats, at the rates that this machine reaches right before. More than
+// three times as long fails the bench.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "apps/bandwidth.h"
 #include "base/thread_team.h"
+#include "bench/bounds.h"
 #include "ops/ops.h"
 
 namespace {
@@ -31,9 +35,9 @@ double cpu_seconds() {
     return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }
 
-double seconds() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+using bench::seconds;
+
+constexpr double kMostOfBound = 3.0;
 
 class Bench {
   public:
@@ -136,19 +140,37 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-    const int threads = argc > 1 ? std::atoi(argv[1]) : usable_cpus();
-    const int positions = argc > 2 ? std::atoi(argv[2]) : 8192;
-    const int queries = argc > 3 ? std::atoi(argv[3]) : 1;
+    std::vector<std::string> args(argv + 1, argv + argc);
+    if (args.size() >= 2 && args[0] == "--cpu-target") {
+        if (!ops::limit_cpu_target(args[1])) {
+            std::fprintf(stderr, "attend_bench: this machine or this build has no target '%s'\n", args[1].c_str());
+            return 2;
+        }
+        args.erase(args.begin(), args.begin() + 2);
+    }
+    const auto number = [&](size_t i, int otherwise) { return i < args.size() ? std::max(1, std::atoi(args[i].c_str())) : otherwise; };
+    const int threads = number(0, usable_cpus());
+    const int positions = number(1, 8192);
+    const int queries = number(2, 1);
     ThreadTeam team(threads);
-    std::printf("%s, %d threads, %d positions, %d queries\n", std::string(ops::cpu_target()).c_str(), threads, positions, queries);
+    const double bandwidth = apps::read_bandwidth(threads) * 1e9;
+    const double operations = bench::most_operations(ops::cpu_target(), ops::ActivationForm::F32, team);
+    std::printf("%s, %d threads, %d positions, %d queries; %.1f GB/s, %.0f GFLOP/s\n", std::string(ops::cpu_target()).c_str(), threads, positions,
+                queries, bandwidth * 1e-9, operations * 1e-9);
+    bool good = true;
     for (const kv::RowFormat format : {kv::RowFormat::F16, kv::RowFormat::Q8_0, kv::RowFormat::BF16, kv::RowFormat::F32}) {
+        if (args.size() > 3 && std::find(args.begin() + 3, args.end(), kv::name(format)) == args.end()) continue;
         for (const bool scattered : {false, true}) {
             Bench bench(format, positions, queries, scattered, team);
             const Bench::Times t = bench.measure();
-            const double gflop = 4.0 * kLayers * kHeads * kWidth * static_cast<double>(positions) * queries * 1e-9;
-            std::printf("%-5s %-9s %8.2f ms  %6.1f GB/s  %7.1f GFLOP/s   (%.2f ms of processor time)\n", std::string(kv::name(format)).c_str(),
-                        scattered ? "scattered" : "dense", t.wall_ms, bench.bytes() / t.wall_ms * 1e-6, gflop / t.wall_ms * 1e3, t.cpu_ms);
+            const double flop = 4.0 * kLayers * kHeads * kWidth * static_cast<double>(positions) * queries;
+            const double bound = std::max(bench.bytes() / bandwidth, operations > 0.0 ? flop / operations : 0.0) * 1e3;
+            std::printf("%-5s %-9s %8.2f ms  %6.1f GB/s  %7.1f GFLOP/s  %3.0f %% of the bound   (%.2f ms of processor time)\n",
+                        std::string(kv::name(format)).c_str(), scattered ? "scattered" : "dense", t.wall_ms, bench.bytes() / t.wall_ms * 1e-6,
+                        flop * 1e-6 / t.wall_ms, 100.0 * bound / t.wall_ms, t.cpu_ms);
+            good = good && t.wall_ms <= kMostOfBound * bound;
         }
     }
-    return 0;
+    if (!good) std::printf("more than %.0f times the bound\n", kMostOfBound);
+    return good ? 0 : 1;
 }

@@ -1,8 +1,12 @@
 // Matrix products alone, against their bounds: bytes of weights per second for one row of activations, operations per second for 64.
 //
-//   matmul_bench [THREADS] [FORMAT...]
+//   matmul_bench [--cpu-target NAME] [THREADS] [FORMAT...]
+//
+// The bound of a product is the larger of two times: to read its weights, and to carry out its operations, at the rates that this machine
+// reaches right before. A product of packed weights that takes more than three times its bound fails the bench.
+#include <sys/mman.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -10,28 +14,37 @@
 #include <string>
 #include <vector>
 
+#include "apps/bandwidth.h"
 #include "base/thread_team.h"
+#include "bench/bounds.h"
 #include "ops/activation_form.h"
 #include "ops/cpu/matmul.h"
 #include "ops/cpu/packed.h"
+#include "ops/ops.h"
 #include "tensor/row_codec.h"
 
 namespace {
 
-using cellar::DType;
+using namespace cellar;  // NOLINT: a program of one file
+using bench::seconds;
 
-double seconds() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+constexpr int64_t kCols = 2048;
+constexpr int64_t kRows = 32768;     // more than any cache of one core holds, so that one row of activations reads memory
+constexpr int64_t kManyRows = 4096;  // with many rows of activations
+constexpr int64_t kMany = 64;
+constexpr double kMostOfBound = 3.0;
 
-// Room that starts at a cache line, as buffers of activations do; weights in files start at half a line at worst.
+// Room that starts at a page, in huge pages, as packed weights do.
 template <class T>
-struct Aligned {
-    explicit Aligned(size_t count) : size(count), data(static_cast<T*>(std::aligned_alloc(64, (count * sizeof(T) + 63) / 64 * 64))) {}
-    ~Aligned() { std::free(data); }
-    Aligned(const Aligned&) = delete;
-    Aligned& operator=(const Aligned&) = delete;
-    size_t size;
+struct Room {
+    explicit Room(size_t count) : bytes((count * sizeof(T) + kPage - 1) / kPage * kPage), data(static_cast<T*>(std::aligned_alloc(kPage, bytes))) {
+        madvise(data, bytes, MADV_HUGEPAGE);
+    }
+    ~Room() { std::free(data); }
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
+    static constexpr size_t kPage = size_t{2} << 20;
+    size_t bytes;
     T* data;
 };
 
@@ -49,53 +62,95 @@ double median_time(Body body) {
     return times[times.size() / 2];
 }
 
-// Weights are larger than any private cache, so that one row of activations reads memory.
-void measure(const cellar::DTypeInfo& type, int threads) {
-    const int64_t cols = 2048;
-    const int64_t rows = 32768;
-    const size_t bytes = cellar::row_bytes(type.type, cols);
-    const Aligned<std::byte> file(bytes * static_cast<size_t>(rows) + 32);
-    std::byte* weights = file.data + 32;
-    const size_t weight_bytes = bytes * static_cast<size_t>(rows);
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal;
-    std::vector<float> x(64 * static_cast<size_t>(cols));
-    for (float& v : x) v = normal(random);
-    for (int64_t r = 0; r < 64; ++r) cellar::encode_row(type.type, x.data() + r * cols, cols, weights + static_cast<size_t>(r) * bytes);
-    for (size_t at = bytes * 64; at < weight_bytes; at += bytes * 64) std::memcpy(weights + at, weights, bytes * 64);
+struct Bounds {
+    double bandwidth;   // bytes per second
+    double operations;  // per second; 0: not known
+    [[nodiscard]] double time(double bytes, double ops) const { return std::max(bytes / bandwidth, operations > 0.0 ? ops / operations : 0.0); }
+};
 
-    cellar::ThreadTeam team(threads);
-    const cellar::ops::ActivationForm form = cellar::ops::activation_form(type.type);
-    const Aligned<std::byte> prepared(64 * cellar::ops::form_row_bytes(form, cols));
-    cellar::ops::cpu_impl::prepare_activations(form, {x.data(), 64, cols, cols}, prepared.data, team);
-    const Aligned<float> y(64 * static_cast<size_t>(rows));
-    const auto report = [&](const char* layout, const std::byte* data, void (*product)(const cellar::ops::MatmulArgs&, cellar::ThreadTeam&)) {
-        const auto run = [&](int64_t count, int64_t used_rows) {
-            cellar::ops::MatmulArgs args;
-            args.w = {type.type, used_rows, cols, data};
-            args.x = prepared.data;
+class Bench {
+  public:
+    Bench(const DTypeInfo& type, ThreadTeam& team)
+        : type_(type),
+          team_(team),
+          row_bytes_(row_bytes(type.type, kCols)),
+          file_(row_bytes_ * static_cast<size_t>(kRows) + 32),
+          prepared_(kMany * ops::form_row_bytes(ops::activation_form(type.type), kCols)),
+          y_(static_cast<size_t>(kMany * kRows)) {
+        std::mt19937 random(1);
+        std::normal_distribution<float> normal;
+        std::vector<float> x(static_cast<size_t>(kMany * kCols));
+        for (float& v : x) v = normal(random);
+        for (int64_t r = 0; r < kMany; ++r) encode_row(type.type, x.data() + r * kCols, kCols, weights() + static_cast<size_t>(r) * row_bytes_);
+        const size_t some = row_bytes_ * static_cast<size_t>(kMany);
+        for (size_t at = some; at < row_bytes_ * static_cast<size_t>(kRows); at += some) std::memcpy(weights() + at, weights(), some);
+        ops::cpu_impl::prepare_activations(ops::activation_form(type.type), {x.data(), kMany, kCols, kCols}, prepared_.data, team);
+    }
+
+    // False where packed weights miss the bound.
+    bool run() {
+        const Bounds bounds{apps::read_bandwidth(team_.size()) * 1e9,
+                            bench::most_operations(ops::cpu_target(), ops::activation_form(type_.type), team_)};
+        report("file", weights(), ops::cpu_impl::matmul, bounds);
+        const Room<std::byte> packed(ops::cpu_impl::packed_bytes(type_.type, kRows, kCols));
+        ops::cpu_impl::pack_rows({type_.type, kRows, kCols, weights()}, 0, kRows, packed.data, team_);
+        return report("packed", packed.data, ops::cpu_impl::packed_matmul, bounds);
+    }
+
+  private:
+    // Weights in files start at half a line at worst.
+    [[nodiscard]] std::byte* weights() const { return file_.data + 32; }
+
+    bool report(const char* layout, const std::byte* data, void (*product)(const ops::MatmulArgs&, ThreadTeam&), const Bounds& bounds) {
+        const auto time = [&](int64_t count, int64_t rows) {
+            ops::MatmulArgs args;
+            args.w = {type_.type, rows, kCols, data};
+            args.x = prepared_.data;
             args.count = count;
-            args.y = {y.data, count, used_rows, used_rows};
-            product(args, team);
+            args.y = {y_.data, count, rows, rows};
+            return median_time([&] { product(args, team_); });
         };
-        const double one = median_time([&] { run(1, rows); });
-        const double many = median_time([&] { run(64, 4096); });
-        std::printf("%-7s %-6s %d threads   1 row %6.1f GB/s   64 rows %7.1f GOP/s\n", std::string(type.name).c_str(), layout, threads,
-                    static_cast<double>(bytes) * static_cast<double>(rows) / one * 1e-9, 2.0 * 64 * 4096 * static_cast<double>(cols) / many * 1e-9);
-    };
-    report("file", weights, cellar::ops::cpu_impl::matmul);
-    const Aligned<std::byte> packed(cellar::ops::cpu_impl::packed_bytes(type.type, rows, cols));
-    cellar::ops::cpu_impl::pack_rows({type.type, rows, cols, weights}, 0, rows, packed.data, team);
-    report("packed", packed.data, cellar::ops::cpu_impl::packed_matmul);
-}
+        const auto bytes = [&](int64_t rows) { return static_cast<double>(row_bytes_) * static_cast<double>(rows); };
+        const auto operations = [](int64_t count, int64_t rows) { return 2.0 * static_cast<double>(count * rows * kCols); };
+        const double one = time(1, kRows);
+        const double many = time(kMany, kManyRows);
+        const double one_bound = bounds.time(bytes(kRows), operations(1, kRows)) / one;
+        const double many_bound = bounds.time(bytes(kManyRows), operations(kMany, kManyRows)) / many;
+        std::printf("%-7s %-6s %d threads   1 row %6.1f GB/s, %3.0f %% of the bound   %lld rows %7.1f GOP/s, %3.0f %%\n",
+                    std::string(type_.name).c_str(), layout, team_.size(), bytes(kRows) / one * 1e-9, 100.0 * one_bound,
+                    static_cast<long long>(kMany), operations(kMany, kManyRows) / many * 1e-9, 100.0 * many_bound);
+        return one_bound * kMostOfBound >= 1.0 && many_bound * kMostOfBound >= 1.0;
+    }
+
+    const DTypeInfo& type_;
+    ThreadTeam& team_;
+    size_t row_bytes_;
+    Room<std::byte> file_;
+    Room<std::byte> prepared_;
+    Room<float> y_;
+};
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    const int threads = argc > 1 ? std::max(1, std::atoi(argv[1])) : 1;
-    for (const cellar::DTypeInfo& type : cellar::all_dtypes()) {
-        const bool wanted = argc <= 2 || std::any_of(argv + 2, argv + argc, [&](const char* name) { return type.name == name; });
-        if (wanted) measure(type, threads);
+    std::vector<std::string> args(argv + 1, argv + argc);
+    if (args.size() >= 2 && args[0] == "--cpu-target") {
+        if (!ops::limit_cpu_target(args[1])) {
+            std::fprintf(stderr, "matmul_bench: this machine or this build has no target '%s'\n", args[1].c_str());
+            return 2;
+        }
+        args.erase(args.begin(), args.begin() + 2);
     }
-    return 0;
+    const int threads = args.empty() ? usable_cpus() : std::max(1, std::atoi(args[0].c_str()));
+    std::printf("%s\n", std::string(ops::cpu_target()).c_str());
+    ThreadTeam team(threads);
+    bool good = true;
+    for (const DTypeInfo& type : all_dtypes()) {
+        const bool wanted = args.size() < 2 || std::any_of(args.begin() + 1, args.end(), [&](const std::string& name) { return type.name == name; });
+        if (wanted && !Bench(type, team).run()) {
+            std::printf("%s: more than %.0f times its bound\n", std::string(type.name).c_str(), kMostOfBound);
+            good = false;
+        }
+    }
+    return good ? 0 : 1;
 }

@@ -64,7 +64,7 @@ ops::WeightMatrix Packer::pack(const ops::WeightMatrix& w, int64_t count) {
         }
         used_ += bytes;
     }
-    return {w.type, w.rows, w.cols, base_ + start, true};
+    return {w.type, w.rows, w.cols, base_ + start, true, w.exact};
 }
 
 }  // namespace cellar::model

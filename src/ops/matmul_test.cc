@@ -52,7 +52,7 @@ TEST_P(MatmulOf, does_not_depend_on_company_threads_or_places) {
     ThreadTeam two(2);
     const int64_t cols = widths(GetParam()).back();
     const int64_t rows = 83;
-    const int64_t tokens = 70;
+    const int64_t tokens = 103;
     const Product p(GetParam(), rows, cols, tokens, 99);
     std::mt19937 random(5);
     for_each_target([&](std::string_view target) {
@@ -66,7 +66,7 @@ TEST_P(MatmulOf, does_not_depend_on_company_threads_or_places) {
             a.y_rows = &i;
             cpu_impl::matmul(a, one);
         }
-        for (const int64_t count : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33, 70}) {
+        for (const int64_t count : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33, 70, 103}) {
             cpu_impl::matmul(p.args(y, count), count % 2 != 0 ? one : two);
             ASSERT_TRUE(same_bits(y.data(), alone.data(), count * rows)) << count;
         }

@@ -201,12 +201,12 @@ class Folder {
             turn_halves(keys, at, done, space_.key_halves);
             if (rows_ <= kMostRows && done == n) {
                 if (format == kv::RowFormat::F16) {
-                    return multiply_all<kChunk>(rows_, kTile, product, HalfTile<kv::RowFormat::F16>{space_.key_halves});
+                    return multiply_all<kChunk>(rows_, kTile, product, HalfTile<kv::RowFormat::F16>{space_.key_halves, &keys, at, 2 * n});
                 }
-                return multiply_all<kChunk>(rows_, kTile, product, HalfTile<kv::RowFormat::BF16>{space_.key_halves});
+                return multiply_all<kChunk>(rows_, kTile, product, HalfTile<kv::RowFormat::BF16>{space_.key_halves, &keys, at, 2 * n});
             }
-            if (format == kv::RowFormat::F16) widen_halves<kv::RowFormat::F16>(space_.key_halves, done, space_.keys);
-            if (format == kv::RowFormat::BF16) widen_halves<kv::RowFormat::BF16>(space_.key_halves, done, space_.keys);
+            if (format == kv::RowFormat::F16) widen_halves<kv::RowFormat::F16>(keys, at, space_.key_halves, done, space_.keys);
+            if (format == kv::RowFormat::BF16) widen_halves<kv::RowFormat::BF16>(keys, at, space_.key_halves, done, space_.keys);
         }
 #endif
         if (done < n) turn_slowly(format, keys, first + done, n - done, space_.keys + done * kTile);
@@ -231,7 +231,6 @@ class Folder {
     // One block of the K rows, as multiply_packed wants it.
     void turn_packed(const Rows& keys, ptrdiff_t at) {
         gather_scales(keys, at, space_.key_halves);
-        for (int i = 0; i < kTile; ++i) fetch(keys.next[i] + at);
 #if HWY_TARGET == HWY_AVX3_DL
         turn_block(keys, at, 0x80808080U, reinterpret_cast<uint32_t*>(space_.keys));
 #elif HWY_TARGET != HWY_SCALAR
@@ -370,8 +369,8 @@ class Folder {
 
 #if HWY_TARGET != HWY_SCALAR
     template <kv::RowFormat format>
-    static CellTile<format> cells(const Tile& tile, int column) {
-        return CellTile<format>{&tile.values, 0, 0}.from(column);
+    [[nodiscard]] CellTile<format> cells(const Tile& tile, int column) const {
+        return CellTile<format>{&tile.values, 0, 0, static_cast<int>(shape_.v.row_bytes)}.from(column);
     }
 #endif
 

@@ -50,7 +50,7 @@ void multiply(const float* HWY_RESTRICT a, int first, int last, Start start, con
     for (int k = first; k < last; ++k) {
         VF right[C];
         for (int j = 0; j < C; ++j) right[j] = tile(k, j);
-        tile.template fetch_next<C>(k);
+        tile.template fetch_next<C>();
         for (int m = 0; m < M; ++m) {
             const VF left = hn::Set(d, a[m * kStride + k]);
             for (int j = 0; j < C; ++j) sum[m][j] = hn::MulAdd(left, right[j], sum[m][j]);

@@ -96,12 +96,18 @@ HWY_INLINE VF widen_half(hn::Vec<hn::Half<D16>> bits) {
     }
 }
 
+// Asks for a share of the lines of the tile to come, step by step: [at, at + bytes) of each row. In the order of addresses, because then
+// the machine's own prefetching joins in; a core alone cannot have enough lines under way.
+HWY_INLINE void fetch_share(const Rows& rows, ptrdiff_t at, int bytes, int step, int steps) {
+    for (int row = kTile * step / steps; row < kTile * (step + 1) / steps; ++row) {
+        for (int i = 0; i < bytes; i += 64) fetch(rows.next[row] + at + i);
+    }
+}
+
 // halves[d, position] for d in [0, n); n is a multiple of 8.
 inline void turn_halves(const Rows& rows, ptrdiff_t at, int n, uint16_t* halves) {
     const D16 d16;
     for (int d = 0; d < n; d += 8) {
-        // Four steps read one line of each row; a quarter of the lines to come is asked for in each.
-        for (int i = 0; i < 8; ++i) fetch(rows.next[d % kTile + i] + at + 2 * d);
         for (int first = 0; first < kTile; first += 2 * kLanes) {
             V16 v[8];
             for (int r = 0; r < 8; ++r) v[r] = hn::BitCast(d16, load_parts(rows, first + r, 8, at + 2 * d));
@@ -112,15 +118,18 @@ inline void turn_halves(const Rows& rows, ptrdiff_t at, int n, uint16_t* halves)
 }
 
 template <kv::RowFormat format>
-void widen_halves(const uint16_t* halves, int n, float* keys) {
+void widen_halves(const Rows& rows, ptrdiff_t at, const uint16_t* halves, int n, float* keys) {
     const hn::Half<D16> half;
-    for (int i = 0; i < n * kTile; i += kLanes) hn::Store(widen_half<format>(hn::Load(half, halves + i)), DF(), keys + i);
+    for (int d = 0; d < n; ++d) {
+        fetch_share(rows, at, 2 * n, d, n);
+        for (int i = d * kTile; i < (d + 1) * kTile; i += kLanes) hn::Store(widen_half<format>(hn::Load(half, halves + i)), DF(), keys + i);
+    }
 }
 
 // keys[d, position] for d in [0, n) of rows of floats; n is a multiple of 4.
 inline void turn_floats(const Rows& rows, ptrdiff_t at, int n, float* keys) {
     for (int d = 0; d < n; d += 4) {
-        for (int i = 0; i < 8; ++i) fetch(rows.next[2 * d % kTile + i] + at + 4 * d);
+        fetch_share(rows, at, 4 * n, d / 4, n / 4);
         for (int first = 0; first < kTile; first += kLanes) {
             V32 v[4];
             for (int r = 0; r < 4; ++r) v[r] = hn::BitCast(D32(), load_parts(rows, first + r, 4, at + 4 * d));
@@ -130,10 +139,12 @@ inline void turn_floats(const Rows& rows, ptrdiff_t at, int n, float* keys) {
     }
 }
 
-// units[u, position]: four neighbouring bytes of a block as one 32-bit lane, with `flip` in each byte.
+// units[u, position]: four neighbouring bytes of a block as one 32-bit lane, with `flip` in each byte. The line that every second block
+// starts in is fetched of the tile to come: two blocks are little more than a line.
 inline void turn_block(const Rows& rows, ptrdiff_t at, uint32_t flip, uint32_t* units /* [8, kTile] */) {
     for (int u = 0; u < 8; u += 4) {
         for (int first = 0; first < kTile; first += kLanes) {
+            if (at / kPackedBlockBytes % 2 == 0) fetch_share(rows, at, 64, (u * kTile / 4 + first) / kLanes, 2 * kTile / kLanes);
             V32 v[4];
             for (int r = 0; r < 4; ++r) v[r] = hn::BitCast(D32(), load_parts(rows, first + r, 4, at + 2 + 4 * u));
             turn32(v);
@@ -238,20 +249,33 @@ struct FloatTile {
 
     HWY_INLINE VF operator()(int k, int j) const { return hn::Load(DF(), data + k * stride + j * kLanes); }
     template <int C>
-    HWY_INLINE void fetch_next(int /*k*/) const {}
+    HWY_INLINE void fetch_next() const {}
     [[nodiscard]] FloatTile from(int column) const { return {data + column, stride}; }
 };
 
 #if HWY_TARGET != HWY_SCALAR
 
+// Turned halves of [at, at + row_bytes) of the rows; those of the tile to come are fetched on the way, a line for each row of the product.
 template <kv::RowFormat format>
 struct HalfTile {
     const uint16_t* data;
+    const Rows* rows;
+    ptrdiff_t at;
+    int row_bytes;
+    int next_row = 0;
+    int next_byte = 0;
 
     HWY_INLINE VF operator()(int k, int j) const { return widen_half<format>(hn::Load(hn::Half<D16>(), data + k * kTile + j * kLanes)); }
     template <int C>
-    HWY_INLINE void fetch_next(int /*k*/) const {}
-    [[nodiscard]] HalfTile from(int column) const { return {data + column}; }
+    HWY_INLINE void fetch_next() {
+        if (next_row >= kTile) return;
+        fetch(rows->next[next_row] + at + next_byte);
+        next_byte += 64;
+        if (next_byte < row_bytes) return;
+        next_byte = 0;
+        ++next_row;
+    }
+    [[nodiscard]] HalfTile from(int column) const { return {data + column, rows, at, row_bytes, column == 0 ? 0 : kTile, 0}; }
 };
 
 // Straight from the rows of the cache.
@@ -260,6 +284,10 @@ struct CellTile {
     const Rows* rows;
     ptrdiff_t at;
     int column;
+    int row_bytes;
+    // What is fetched next of the tile to come: each pass over some columns takes its share, in the order of addresses.
+    int next_row = 0;
+    int next_byte = 0;
 
     HWY_INLINE VF operator()(int k, int j) const {
         if constexpr (format == kv::RowFormat::F32) {
@@ -271,11 +299,19 @@ struct CellTile {
         }
     }
     template <int C>
-    HWY_INLINE void fetch_next(int k) const {
+    HWY_INLINE void fetch_next() {
         constexpr int kBytes = C * kLanes * (format == kv::RowFormat::F32 ? 4 : format == kv::RowFormat::Q8_0 ? 1 : 2);
-        for (int i = 0; i < kBytes; i += 64) fetch(rows->next[k] + at + i);
+        if (next_row >= kTile) return;
+        for (int i = 0; i < kBytes; i += 64) fetch(rows->next[next_row] + next_byte + i);
+        next_byte += kBytes;
+        if (next_byte < row_bytes) return;
+        next_byte = 0;
+        ++next_row;
     }
-    [[nodiscard]] CellTile from(int more) const { return {rows, element_at(format, column + more), column + more}; }
+    [[nodiscard]] CellTile from(int more) const {
+        const auto first = static_cast<int>(element_at(format, column + more));
+        return {rows, first, column + more, row_bytes, kTile * first / row_bytes, 0};
+    }
 };
 
 #endif

@@ -16,13 +16,6 @@ namespace {
 template <DType type>
 constexpr int kOffset = panel_format(type).wide && !kUnsignedWide ? 0 : panel_format(type).offset;
 
-template <class T>
-HWY_INLINE T load_at(const std::byte* at) {
-    T value;
-    std::memcpy(&value, at, sizeof value);
-    return value;
-}
-
 // Columns [column, column + columns) of a prepared row of activations.
 template <DType type>
 struct Line {

@@ -13,7 +13,7 @@ void matmul(const MatmulArgs& args, ThreadTeam& team) {
     switch (args.w.form()) {
         case ActivationForm::F32:
         case ActivationForm::BF16:
-            return float_matmul(args, team);
+            return plain_matmul(args, team);
         case ActivationForm::Q8:
         case ActivationForm::Q8_256:
             return quantized_matmul(args, team);

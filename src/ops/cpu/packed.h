@@ -1,7 +1,6 @@
 #pragma once
 // Weights packed for this machine: written once when a model is loaded, read in one stream by every product.
-// Products with quantized weights have the same bits as those of matmul.h on the same CPU target; those with plain weights are a
-// numeric path of their own.
+// The products have the same bits as those of matmul.h on the same CPU target.
 //
 // A WeightMatrix whose data was packed keeps its type, rows and cols; `data` is then what pack_rows wrote, 64-byte aligned.
 // Packed data belongs to the CPU target it was packed for and is no file format.

@@ -24,6 +24,13 @@ using VU = hn::Vec<DU>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(DF()));
 constexpr int kPanels = kGroupRows / kLanes;
 
+template <class T>
+HWY_INLINE T load_at(const std::byte* at) {
+    T value;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+}
+
 // Tokens that one pass over a panel serves; as many as the registers hold.
 #if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX3
 constexpr int kTokens = 8;

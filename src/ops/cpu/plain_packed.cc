@@ -17,69 +17,22 @@
 #include "base/thread_team.h"
 #include "ops/cpu/packed.h"
 #include "ops/cpu/plain_layout.h"
-#include "ops/cpu/source_inl.h"
+#include "ops/cpu/plain_pack_inl.h"
 #include "tensor/row_codec.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace cellar::ops::cpu_impl::HWY_NAMESPACE {
 namespace {
 
-constexpr int kPart = 16;                 // bytes of each row that are turned at a time
-constexpr int64_t kStretch = 16 * kPart;  // bytes of each row that all groups take before the next
-
-// Writes a column of four bytes of each row, which is one step or two. `stride` bytes lie between steps; returns the steps written.
-HWY_INLINE int64_t put_column(DType type, VU column, uint8_t* out, size_t stride) {
-    const DU du;
-    if (type != DType::F16) {
-        hn::Store(column, du, reinterpret_cast<uint32_t*>(out));
-        return 1;
-    }
-    const hn::Rebind<uint16_t, DU> dh;
-    hn::StoreU(hn::TruncateTo(dh, column), dh, reinterpret_cast<uint16_t*>(out));
-    hn::StoreU(hn::TruncateTo(dh, hn::ShiftRight<16>(column)), dh, reinterpret_cast<uint16_t*>(out + stride));
-    return 2;
-}
-
-// Bytes [from, to) of `count` rows; `out` is where their first step goes.
-void pack_stretch(const WeightMatrix& w, const uint8_t* rows, int64_t stride, int count, int64_t from, int64_t to, uint8_t* out, size_t step_bytes) {
-    for (; from < to; from += kPart) {
-        const int64_t bytes = std::min<int64_t>(kPart, to - from);
-        Rows source{rows + from, stride};
-        // An odd number of columns of two bytes leaves the last column half empty. It may be the last in its bundle.
-        uint8_t padded[kLanes][kPart] = {};
-        if (count < kLanes || bytes < kPart) {
-            for (int lane = 0; lane < count; ++lane) std::memcpy(padded[lane], rows + lane * stride + from, static_cast<size_t>(bytes));
-            source = {padded[0], kPart};
-        }
-        VU column[4];
-        load_columns(source, 0, column);
-        for (int j = 0; j * 4 < bytes; ++j) {
-            if (w.type == DType::F16 && bytes - j * 4 == 2) {
-                const hn::Rebind<uint16_t, DU> dh;
-                hn::StoreU(hn::TruncateTo(dh, column[j]), dh, reinterpret_cast<uint16_t*>(out));
-                return;
-            }
-            out += static_cast<size_t>(put_column(w.type, column[j], out, step_bytes)) * step_bytes;
-        }
-    }
-}
-
 // Packs the bundle that starts at `row`.
 void pack_bundle(const WeightMatrix& w, int64_t row, uint8_t* packed) {
     const PlainLayout layout(w.type, kLanes, w.cols);
-    const auto stride = static_cast<int64_t>(row_bytes(w.type, w.cols));
     const int groups = layout.groups(row, w.rows);
-    const auto group_bytes = static_cast<size_t>(kLanes * layout.lane_bytes);
-    const size_t step_bytes = group_bytes * static_cast<size_t>(groups);
+    const auto step_bytes = static_cast<size_t>(groups * kLanes * layout.lane_bytes);
     uint8_t* out = packed + layout.bundle_at(row);
-    const auto* first = reinterpret_cast<const uint8_t*>(w.data) + row * stride;
-    for (int64_t from = 0; from < stride; from += kStretch) {
-        const int64_t step = from / (layout.lane_bytes);
-        for (int g = 0; g < groups; ++g) {
-            const auto count = static_cast<int>(std::min<int64_t>(kLanes, w.rows - row - g * kLanes));
-            pack_stretch(w, first + g * kLanes * stride, stride, count, from, std::min(from + kStretch, stride),
-                         out + static_cast<size_t>(step) * step_bytes + static_cast<size_t>(g) * group_bytes, step_bytes);
-        }
+    constexpr int64_t kColumns = 128;
+    for (int64_t column = 0; column < w.cols; column += kColumns) {
+        pack_columns(w, row, column, std::min(column + kColumns, w.cols), out + static_cast<size_t>(column / layout.step) * step_bytes);
     }
     const size_t used = static_cast<size_t>(layout.steps) * step_bytes;
     std::memset(out + used, 0, layout.bundle_bytes(groups) - used);

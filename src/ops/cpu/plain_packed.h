@@ -1,6 +1,5 @@
 #pragma once
-// F32, F16 and BF16 weights packed for this machine: the half of packed.h for plain types. Its contracts hold, except that
-// products are a numeric path of their own: one chain of additions over the columns for each output element.
+// F32, F16 and BF16 weights packed for this machine: the half of packed.h for plain types.
 #include "ops/types.h"
 
 namespace cellar {
@@ -11,7 +10,6 @@ namespace cellar::ops::cpu_impl {
 
 size_t plain_packed_bytes(DType type, int64_t rows, int64_t cols);
 void plain_pack_rows(const WeightMatrix& w, int64_t first, int64_t last, std::byte* packed, ThreadTeam& team);
-void plain_packed_matmul(const MatmulArgs& args, ThreadTeam& team);
 void plain_packed_embed(const WeightMatrix& table, const int32_t* ids, int64_t count, MatOut y, ThreadTeam& team);
 
 }  // namespace cellar::ops::cpu_impl

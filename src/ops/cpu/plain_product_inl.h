@@ -8,25 +8,12 @@
 #define CELLAR_OPS_CPU_PLAIN_PRODUCT_INL_H_
 #endif
 
-#include <cstring>
-
+#include "ops/cpu/panel_inl.h"
 #include "tensor/row_codec.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace cellar::ops::cpu_impl::HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-using DF = hn::ScalableTag<float>;
-using VF = hn::Vec<DF>;
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(DF()));
-
-template <class T>
-HWY_INLINE T load_at(const std::byte* at) {
-    T value;
-    std::memcpy(&value, at, sizeof value);
-    return value;
-}
 
 struct F32Product {
     static constexpr DType weights = DType::F32;
@@ -58,9 +45,8 @@ struct Pair {
     VF second;
 };
 
-HWY_INLINE Pair widen_pair(hn::Vec<hn::RebindToUnsigned<DF>> pairs) {
-    const hn::RebindToUnsigned<DF> du;
-    return {hn::BitCast(DF(), hn::ShiftLeft<16>(pairs)), hn::BitCast(DF(), hn::And(pairs, hn::Set(du, 0xFFFF0000U)))};
+HWY_INLINE Pair widen_pair(VU pairs) {
+    return {hn::BitCast(DF(), hn::ShiftLeft<16>(pairs)), hn::BitCast(DF(), hn::And(pairs, hn::Set(DU(), 0xFFFF0000U)))};
 }
 
 // Two bf16 weights, widened, with two floats.
@@ -71,9 +57,7 @@ struct Bf16ExactProduct {
     static constexpr int w_bytes = 4;
     using Weights = Pair;
     using Activations = Pair;
-    static HWY_INLINE Weights weight(const std::byte* p) {
-        return widen_pair(hn::LoadU(hn::RebindToUnsigned<DF>(), reinterpret_cast<const uint32_t*>(p)));
-    }
+    static HWY_INLINE Weights weight(const std::byte* p) { return widen_pair(hn::LoadU(DU(), reinterpret_cast<const uint32_t*>(p))); }
     static HWY_INLINE Activations activation(const std::byte* p) { return {hn::Set(DF(), load_at<float>(p)), hn::Set(DF(), load_at<float>(p + 4))}; }
     static HWY_INLINE VF add(VF sum, Weights w, Activations x) { return hn::MulAdd(w.second, x.second, hn::MulAdd(w.first, x.first, sum)); }
 };
@@ -81,7 +65,7 @@ struct Bf16ExactProduct {
 // Two bf16 weights with two bf16 activations, where the CPU has no products of them.
 struct Bf16WidenedProduct : Bf16ExactProduct {
     static constexpr int x_bytes = 4;
-    static HWY_INLINE Activations activation(const std::byte* p) { return widen_pair(hn::Set(hn::RebindToUnsigned<DF>(), load_at<uint32_t>(p))); }
+    static HWY_INLINE Activations activation(const std::byte* p) { return widen_pair(hn::Set(DU(), load_at<uint32_t>(p))); }
 };
 
 #if HWY_TARGET == HWY_AVX3_DL

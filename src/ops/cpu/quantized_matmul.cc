@@ -20,7 +20,6 @@
 #include "ops/cpu/matmul_parts.h"
 #include "ops/cpu/packed.h"
 #include "ops/cpu/plain_layout.h"
-#include "ops/cpu/plain_packed.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace cellar::ops::cpu_impl::HWY_NAMESPACE {
@@ -258,7 +257,11 @@ void quantized_matmul(const MatmulArgs& args, ThreadTeam& team) {
 void packed_matmul(const MatmulArgs& args, ThreadTeam& team) {
     CHECK_EQ(args.y.cols, args.w.rows);
     if (args.count == 0 || args.w.rows == 0) return;
-    if (is_plain(args.w.type)) return plain_packed_matmul(args, team);
+    if (is_plain(args.w.type)) {
+        MatmulArgs packed = args;
+        packed.w.packed = true;
+        return plain_matmul(packed, team);
+    }
     HWY_DYNAMIC_DISPATCH(multiply_packed)(args, team);
 }
 
