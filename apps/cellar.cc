@@ -26,6 +26,7 @@ void add_engine_flags(CLI::App* app, EngineSettings& s) {
     app->add_option("--cache-type-v", s.cache_type_v, "format of V alone");
     app->add_option("--cpu-target", s.cpu_target, "highest instruction set to use (CELLAR_CPU_TARGET)");
     app->add_flag("--no-pack", s.no_pack, "read the weights as they lie in the file instead of packing them for this machine");
+    app->add_flag("--exact-activations", s.exact_activations, "keep activations f32 where they meet BF16 weights, instead of rounding them to BF16");
     app->add_flag("--check-finite", s.check_finite, "look through every result and name the layer whose numbers went wrong");
     app->add_flag("--verbose", s.verbose, "say more on stderr");
 }

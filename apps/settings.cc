@@ -84,6 +84,7 @@ Result<std::vector<Setting>> settings_in_force(const EngineSettings& settings) {
     out.push_back({"cache-type-v", std::string(kv::name(options.formats.v)), settings.cache_type_v.empty() ? general : "--cache-type-v"});
     out.push_back({"cpu-target", std::string(ops::cpu_target()), origin(settings.cpu_target, "--cpu-target", "CELLAR_CPU_TARGET")});
     out.push_back({"weights", settings.no_pack ? "as in the file" : "packed for this machine", settings.no_pack ? "--no-pack" : "default"});
+    out.push_back({"exact-activations", settings.exact_activations ? "on" : "off", settings.exact_activations ? "--exact-activations" : "default"});
     out.push_back({"check-finite", options.check_finite ? "on" : "off", options.check_finite ? "--check-finite" : "default"});
     return out;
 }
@@ -91,6 +92,7 @@ Result<std::vector<Setting>> settings_in_force(const EngineSettings& settings) {
 model::LoadOptions load_options(const EngineSettings& settings, const EngineOptions& options) {
     model::LoadOptions out;
     out.pack = !settings.no_pack && !options.reference_kernels;
+    out.exact_activations = settings.exact_activations;
     out.threads = options.threads == 0 ? usable_cpus() : options.threads;
     return out;
 }

@@ -30,6 +30,7 @@ struct EngineSettings {
     bool check_finite = false;
     bool reference_kernels = false;
     bool no_pack = false;
+    bool exact_activations = false;
     bool verbose = false;
 };
 

@@ -9,10 +9,11 @@
 namespace cellar {
 namespace {
 
-std::vector<float> logits_of(const std::string& path, bool pack, int threads, size_t chunk) {
+std::vector<float> logits_of(const std::string& path, bool pack, int threads, size_t chunk, bool exact = false) {
     model::LoadOptions load;
     load.pack = pack;
     load.threads = threads;
+    load.exact_activations = exact;
     auto model = model::Model::open(path, load);
     EXPECT_TRUE(model) << model.error().message;
     if (!model) return {};
@@ -37,6 +38,14 @@ void expect_same(const std::string& path) {
 
 TEST(Packing, TheShippedModel) {
     expect_same(tiny::shipped_path());
+}
+
+TEST(Packing, ExactActivations) {
+    const std::string path = CELLAR_SOURCE_DIR "/../shared/golden/quantized/llama-256-BF16.gguf";
+    if (!std::filesystem::exists(path)) GTEST_SKIP() << "the golden files of quantized models are not there: " << path;
+    const std::vector<float> plain = logits_of(path, false, 1, 512, true);
+    EXPECT_EQ(logits_of(path, true, 2, 33, true), plain);
+    EXPECT_NE(logits_of(path, true, 1, 512, false), plain);
 }
 
 TEST(Packing, EveryFormat) {

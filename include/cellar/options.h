@@ -11,7 +11,7 @@
 namespace cellar::v1 {
 
 struct ModelOptions {
-    bool pack = true;  // rewrite quantized weights for this machine: faster, the same results, in memory of their own
+    bool pack = true;  // rewrite weights for this machine: faster, the same results, in memory of their own
     int threads = 0;   // that pack; 0: the CPUs this process may use
 };
 

@@ -63,7 +63,7 @@ Fingerprint fingerprint(const Engine& engine) {
         }
         out[fmt::format("rows.{}", g)] = rows;
     }
-    out["numbers"] = engine.options().reference_kernels ? "reference" : std::string(ops::cpu_target());
+    out["numbers"] = engine.options().reference_kernels ? "reference" : engine.model().numeric_path();
     return out;
 }
 

@@ -30,7 +30,7 @@ T Loader::take(Result<T> result, T otherwise) {
     return otherwise;
 }
 
-Loader::Loader(const gguf::File& file, Packer* packer) : file_(file), packer_(packer) {
+Loader::Loader(const gguf::File& file, Packer* packer, bool exact_activations) : file_(file), packer_(packer), exact_activations_(exact_activations) {
     config_.architecture = std::string(take(file.string("general.architecture"), std::string_view()));
     if (ok()) read_config();
 }
@@ -164,7 +164,7 @@ const gguf::TensorInfo* Loader::find(const std::string& name, std::initializer_l
 ops::WeightMatrix Loader::matrix(const std::string& name, int64_t rows, int64_t cols, Need need) {
     const gguf::TensorInfo* tensor = find(name, {cols, rows}, need);
     if (tensor == nullptr) return {};
-    const ops::WeightMatrix w{tensor->type, rows, cols, tensor->data};
+    const ops::WeightMatrix w{tensor->type, rows, cols, tensor->data, false, exact_activations_};
     return packer_ != nullptr ? packer_->pack(w, 1) : w;
 }
 
@@ -178,7 +178,7 @@ Linear Loader::linear(const std::string& base, int64_t rows, int64_t cols, Need 
 ExpertLinear Loader::experts(const std::string& base, int64_t rows, int64_t cols, int64_t count, Need need) {
     const gguf::TensorInfo* tensor = find(base + ".weight", {cols, rows, count}, need);
     if (tensor == nullptr) return {};
-    const ops::WeightMatrix w{tensor->type, rows, cols, tensor->data};
+    const ops::WeightMatrix w{tensor->type, rows, cols, tensor->data, false, exact_activations_};
     return {packer_ != nullptr ? packer_->pack(w, count) : w, count};
 }
 

@@ -40,7 +40,7 @@ class Packer;
 class Loader {
   public:
     // Reads the keys that every architecture has. Matrices go through the packer, if there is one.
-    explicit Loader(const gguf::File& file, Packer* packer = nullptr);
+    explicit Loader(const gguf::File& file, Packer* packer = nullptr, bool exact_activations = false);
 
     [[nodiscard]] const gguf::File& file() const { return file_; }
     [[nodiscard]] const Config& config() const { return config_; }
@@ -106,6 +106,7 @@ class Loader {
 
     const gguf::File& file_;
     Packer* packer_;
+    bool exact_activations_;
     Config config_;
     bool failed_ = false;
     Error error_;

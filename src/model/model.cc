@@ -15,7 +15,8 @@ Result<std::shared_ptr<const Model>> Model::open(const std::string& path, const 
     if (options.pack) {
         CELLAR_TRY(out->packer_, Packer::make(ops::cpu(), out->file_, options.threads));
     }
-    CELLAR_TRY(out->network_, load_network(out->file_, out->packer_.get()));
+    CELLAR_TRY(out->network_, load_network(out->file_, out->packer_.get(), options.exact_activations));
+    out->exact_activations_ = options.exact_activations;
     if (has_vocabulary(out->file_)) {
         CELLAR_TRY(text::VocabularyData data, read_vocabulary(out->file_));
         CELLAR_TRY(out->tokenizer_, text::Tokenizer::make(std::move(data)));
@@ -43,6 +44,10 @@ uint64_t Model::weight_bytes() const {
     uint64_t sum = 0;
     for (const gguf::TensorInfo& tensor : file_.tensors()) sum += tensor.bytes;
     return sum;
+}
+
+std::string Model::numeric_path() const {
+    return std::string(ops::cpu_target()) + (exact_activations_ ? ", exact activations" : "");
 }
 
 }  // namespace cellar::model

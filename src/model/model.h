@@ -15,8 +15,9 @@
 namespace cellar::model {
 
 struct LoadOptions {
-    bool pack = false;  // rewrite quantized weights for this machine; they then lie in memory of their own
-    int threads = 1;    // that pack
+    bool pack = false;               // rewrite weights for this machine; they then lie in memory of their own
+    int threads = 1;                 // that pack
+    bool exact_activations = false;  // activations that meet BF16 weights stay f32
 };
 
 class Packer;
@@ -39,6 +40,8 @@ class Model {
     [[nodiscard]] const std::optional<std::string>& chat_template() const { return chat_template_; }
     [[nodiscard]] std::string display_name() const;  // general.name, or the file's name
     [[nodiscard]] uint64_t weight_bytes() const;     // of all tensors
+    // On what the numbers of a step depend besides tokens, weights and the formats of the cache.
+    [[nodiscard]] std::string numeric_path() const;
     [[nodiscard]] bool packed() const { return packer_ != nullptr; }
 
   private:
@@ -46,6 +49,7 @@ class Model {
 
     gguf::File file_;
     std::unique_ptr<Packer> packer_;  // nullptr: weights are read in file layout
+    bool exact_activations_ = false;
     Network network_;
     std::unique_ptr<text::Tokenizer> tokenizer_;
     std::string why_no_tokenizer_;

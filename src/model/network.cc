@@ -45,11 +45,11 @@ Network decoder_network(Loader& in, Decoder decoder, std::vector<RopeConfig> rop
     return out;
 }
 
-Result<Network> load_network(const gguf::File& file, Packer* packer) {
+Result<Network> load_network(const gguf::File& file, Packer* packer, bool exact_activations) {
     CELLAR_TRY(const std::string_view wanted, file.string("general.architecture"));
     for (const ArchEntry& arch : kArchs) {
         if (arch.name != wanted) continue;
-        Loader in(file, packer);
+        Loader in(file, packer, exact_activations);
         if (!in.ok()) return pass(in.status());
         Network network = arch.load(in);
         const int64_t window = in.integer_or("attention.sliding_window", 0, INT64_MIN, INT64_MAX);

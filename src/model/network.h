@@ -34,7 +34,7 @@ struct Network {
 
 // Reads the file's architecture; refuses one that is not known, with the list. The file must outlive the network.
 // With a packer the weights it can pack are read from its memory, which must outlive the network too.
-Result<Network> load_network(const gguf::File& file, Packer* packer = nullptr);
+Result<Network> load_network(const gguf::File& file, Packer* packer = nullptr, bool exact_activations = false);
 
 // Sorted names of all architectures.
 std::vector<std::string_view> supported_architectures();
