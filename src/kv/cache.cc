@@ -196,6 +196,11 @@ void Cache::turn_rows(SeqId id, int group, int32_t from, int32_t by) {
     idle_seq(id).groups[static_cast<size_t>(group)].turn(from, by);
 }
 
+void Cache::drop_rows(SeqId id, int group, Interval positions) {
+    const auto g = static_cast<size_t>(group);
+    idle_seq(id).groups[g].remove(*stores_[g], positions);
+}
+
 // Copies the log into fresh blocks when too many of its own are nearly empty, so that a log never takes more than about twice its room.
 void Cache::tidy_log(Seq& s) {
     const auto length = static_cast<size_t>(s.log.empty() ? 0 : s.log.runs().back().end());

@@ -82,6 +82,8 @@ class Cache {
 
     // For readers of stored rows: rows of a group from position `from` on were written at rotary positions lower by `by` than the log says.
     void turn_rows(SeqId id, int group, int32_t from, int32_t by);
+    // Likewise: the group has no rows of these positions, and no query will ask for them. Purity is left to the caller.
+    void drop_rows(SeqId id, int group, Interval positions);
 
     // --- steps
     // Reserves cells for all appends, in this order, or for none. Each sequence at most once, each append at least one token.

@@ -1,7 +1,7 @@
 #pragma once
 // A plain model of a cache for tests: for each sequence, group and position what happened to its rows. It knows no cells.
 #include <cstdint>
-#include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,12 +12,13 @@ namespace cellar::kv {
 struct ModelRow {
     enum class State : uint8_t { Held, Removed, LetGo };
     State state = State::Held;
-    uint64_t tag = 0;  // what was written: its bytes follow from it
+    uint64_t tag = 0;  // what was written: its bytes follow from it. Of a pure row it follows from the tokens up to this one
     int32_t turn = 0;
 };
 
 struct ModelSeq {
     std::vector<Token> log;
+    std::vector<uint64_t> chain;  // [length] tags as they were written
     int32_t pure = 0;
     std::vector<std::vector<ModelRow>> groups;  // [groups][length]
 
@@ -43,21 +44,13 @@ void model_remove(ModelSeq& seq, Interval range);
 // False, with nothing done, where a group then lacks what the next query sees.
 bool model_shift(const CacheSpec& spec, ModelSeq& seq, Interval range);
 
+// One more token, whose rows follow from it and what was before it; with a salt they are like no others.
+void model_append(ModelSeq& seq, const Token& token, uint64_t salt);
+// What a fresh run over these tokens leaves.
+ModelSeq model_fresh(const CacheSpec& spec, std::span<const Token> tokens);
+
 // Empty when the cache holds exactly what the model says, bytes included; else the first difference.
-std::string compare(const Cache& cache, const std::map<SeqId, ModelSeq>& model);
 std::string compare_seq(const Cache& cache, SeqId id, const ModelSeq& seq);
 std::string compare_view(const View& view, const std::vector<const ModelSeq*>& seqs /* of view.seqs, new tokens included */);
-
-// Random operations on a cache and its model, compared and verified after each. Choices drive it; the same choices do the same.
-struct Scenario {
-    std::vector<Keep> keeps;
-    CacheLimits limits;
-};
-struct ScenarioCounts {
-    int64_t operations = 0, tokens = 0, forks = 0, full = 0, abandoned = 0, refused_shifts = 0, shifts = 0, removes = 0, inner = 0, compacts = 0,
-            bakes = 0;
-};
-// Empty when all went well.
-std::string run_scenario(const Scenario& scenario, const std::vector<uint32_t>& choices, ScenarioCounts* counts = nullptr);
 
 }  // namespace cellar::kv

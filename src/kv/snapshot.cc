@@ -143,22 +143,21 @@ void fill_cells(const Cache& cache, const Piece& piece, Interval part, const Vie
     }
 }
 
-// Positions of [from, end) that were taken out of the sequence on purpose. A group that lets go of old positions says nothing about
-// those before the first that it holds.
-std::vector<Interval> gaps(const Piece& piece, const CacheSpec& spec, int32_t from, int32_t end) {
-    std::vector<Interval> out;
+// Lets go of what the piece does not have of [from, end), group by group: removed on purpose, or let go by a window before it was written.
+void drop_missing(Cache& cache, SeqId id, const Piece& piece, int32_t from, int32_t end) {
     for (size_t g = 0; g < piece.groups.size(); ++g) {
-        const std::vector<Run> runs = runs_within(piece.groups[g].runs, {from, end});
-        const bool keeps_all = spec.groups[g].keep.kind == Keep::Kind::All;
-        if (!keeps_all && runs.empty()) continue;
-        int32_t at = keeps_all ? from : runs.front().pos;
-        for (const Run& run : runs) {
-            if (run.pos > at) out.push_back({at, run.pos});
+        const auto drop = [&](Interval missing) {
+            if (missing.length() == 0) return;
+            cache.drop_rows(id, static_cast<int>(g), missing);
+            if (cache.spec().groups[g].keep.kind == Keep::Kind::All) cache.colour(id, missing.lo);
+        };
+        int32_t at = from;
+        for (const Run& run : runs_within(piece.groups[g].runs, {from, end})) {
+            drop({at, run.pos});
             at = run.end();
         }
-        if (at < end) out.push_back({at, end});
+        drop({at, end});
     }
-    return out;
 }
 
 }  // namespace
@@ -248,7 +247,7 @@ Result<void> append_piece(Cache& cache, SeqId id, const Piece& piece, int32_t en
             turned = run.turn;
         }
     }
-    for (const Interval& gap : gaps(piece, cache.spec(), from, end)) cache.remove(id, gap);
+    drop_missing(cache, id, piece, from, end);
     return {};
 }
 
