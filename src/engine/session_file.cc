@@ -341,7 +341,7 @@ SessionFile::Save::~Save() {
 Result<void> SessionFile::rewrite() {
     CHECK(exists_);
     CELLAR_TRY_VOID(look_after_place());
-    return rewrite_over(true);
+    return lost_saves_ > 0 || lost_pieces_ > 0 ? set_aside_damaged() : rewrite_over(true);
 }
 
 Result<void> SessionFile::rewrite_over(bool replaces) {
