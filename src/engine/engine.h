@@ -70,6 +70,10 @@ class Engine {
     // One step of several sequences; logits of the last token of each, [appends, vocabulary]. Requires: appends <= max_outputs.
     Result<ops::Mat> step(std::span<const kv::Append> appends);
 
+    // What steps run on, for work on rows besides them.
+    [[nodiscard]] const ops::Ops& kernels() const { return ops_; }
+    [[nodiscard]] ThreadTeam& team() { return team_; }
+
     // The graph for a shape, built if it is new.
     const graph::Graph& graph(graph::Shape shape);
     [[nodiscard]] int64_t graphs_built() const { return graphs_built_; }

@@ -1,35 +1,17 @@
 #pragma once
-// Moves as data, and plain rows for a sequence whose runs are turned: they are written anew by whoever owns kernels.
+// Plain rows for a sequence whose runs are turned: they are written anew by whoever owns kernels.
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "kv/holding.h"
+#include "kv/run.h"
 #include "kv/seq.h"
 
 namespace cellar::kv {
 
 class Cache;
-
-// Where rows went: `len` cells from cell `from` to cell `to`, verbatim, in all planes of the group.
-struct Move {
-    int group = 0;
-    int32_t from = 0;
-    int32_t to = 0;
-    int32_t len = 0;
-    friend bool operator==(const Move&, const Move&) = default;
-};
-
-// The rows of `len` cells from cell `from`, rotated by `turn` where they carry a rotary position, belong at cell `to`.
-struct TurnedMove {
-    int group = 0;
-    int32_t from = 0;
-    int32_t to = 0;
-    int32_t len = 0;
-    int32_t turn = 0;
-    friend bool operator==(const TurnedMove&, const TurnedMove&) = default;
-};
 
 //   Bake bake;
 //   cache.begin_bake(id, bake);            // Full before the first row moves, if there is no room for all of them

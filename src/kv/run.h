@@ -1,5 +1,5 @@
 #pragma once
-// Runs: how a sequence names the cells that hold its rows.
+// Runs: how a sequence names the cells that hold its rows. Moves: where rows go when they get other cells.
 #include <cstdint>
 
 namespace cellar::kv {
@@ -31,6 +31,25 @@ struct Visible {
     Interval recent;
 
     friend bool operator==(const Visible&, const Visible&) = default;
+};
+
+// Where rows went: `len` cells from cell `from` to cell `to`, verbatim, in all planes of the group.
+struct Move {
+    int group = 0;
+    int32_t from = 0;
+    int32_t to = 0;
+    int32_t len = 0;
+    friend bool operator==(const Move&, const Move&) = default;
+};
+
+// The rows of `len` cells from cell `from`, rotated by `turn` where they carry a rotary position, belong at cell `to`.
+struct TurnedMove {
+    int group = 0;
+    int32_t from = 0;
+    int32_t to = 0;
+    int32_t len = 0;
+    int32_t turn = 0;
+    friend bool operator==(const TurnedMove&, const TurnedMove&) = default;
 };
 
 }  // namespace cellar::kv

@@ -15,6 +15,7 @@
 
 #include "base/thread_team.h"
 #include "kv/view.h"
+#include "ops/bake.h"
 #include "ops/types.h"
 
 namespace cellar::ops {
@@ -71,6 +72,8 @@ struct Ops {
     // --- the cache
     // Encodes x [tokens, heads * width] into row `row` of plane `plane` at the view's write cells.
     void (*store_rows)(Mat x, const kv::GroupView& group, int plane, int row, ThreadTeam& team);
+    // Turned rows into other cells (bake.h). Not part of a step: may allocate.
+    void (*bake_rows)(const BakeArgs& args, ThreadTeam& team);
     // Bytes that attend needs as scratch for up to `tokens` queries that see up to `context` positions; `width` is the wider of a K and
     // a V head.
     size_t (*attend_scratch_bytes)(int tokens, int heads, int width, int64_t context, int threads);

@@ -1,5 +1,6 @@
 #include "base/check.h"
 #include "ops/ops.h"
+#include "ops/reference_bake.h"
 #include "ops/reference_matmul.h"
 #include "ops/reference_rows.h"
 
@@ -31,6 +32,7 @@ const Ops& reference() {
         .route = impl::route,
         .combine_experts = impl::combine_experts,
         .store_rows = impl::store_rows,
+        .bake_rows = impl::bake_rows,
         .attend_scratch_bytes = impl::attend_scratch_bytes,
         .attend = impl::attend,
     };

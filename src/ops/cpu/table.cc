@@ -1,4 +1,5 @@
 #include "ops/cpu/attend.h"
+#include "ops/cpu/bake.h"
 #include "ops/cpu/matmul.h"
 #include "ops/cpu/packed.h"
 #include "ops/cpu/rows.h"
@@ -33,6 +34,7 @@ const Ops& cpu() {
         .route = impl::route,
         .combine_experts = impl::combine_experts,
         .store_rows = impl::store_rows,
+        .bake_rows = impl::bake_rows,
         .attend_scratch_bytes = impl::attend_scratch_bytes,
         .attend = impl::attend,
     };

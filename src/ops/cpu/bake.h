@@ -1,0 +1,9 @@
+#pragma once
+// Turned rows into other cells, vectorised. The contract is that of ops/bake.h.
+#include "ops/bake.h"
+
+namespace cellar::ops::cpu_impl {
+
+void bake_rows(const BakeArgs& args, ThreadTeam& team);
+
+}  // namespace cellar::ops::cpu_impl
