@@ -69,6 +69,10 @@ if(CELLAR_WITH_TESTS)
       add_dependencies(${name} cellar)
     endif()
   endforeach()
+  # Random operations on caches, for as long as one likes.
+  add_executable(kv_fuzz ${PROJECT_SOURCE_DIR}/tests/kv_fuzz.cc)
+  target_include_directories(kv_fuzz PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(kv_fuzz PRIVATE ${test_libraries})
   # tests/NAME_test.sh CHECKOUT BUILD: what only a shell can see. Sanitizers add nothing there.
   if(NOT CELLAR_REDUCED_TESTS)
     file(GLOB scripts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*_test.sh)
