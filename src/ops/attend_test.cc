@@ -189,6 +189,25 @@ TEST(Attend, GivesTheSameBitsForEveryChunkLayoutAndTeam) {
     }
 }
 
+// Alone a token goes straight from the cache, in a chunk it goes through tiles of floats.
+TEST(Attend, GivesTheSameBitsAtEveryHeadWidthAndRatio) {
+    for (int width = 32; width <= 256; width += kReduced ? 48 : 16) {
+        for (const int per_kv_head : {1, 2, 3, 4, 7, 8, 9}) {
+            AttendCase c;
+            c.k_format = c.v_format = (width / 16 + per_kv_head) % 2 == 0 ? kv::RowFormat::F16 : kv::RowFormat::Q8_0;
+            c.k_width = c.v_width = width;
+            c.kv_heads = 2;
+            c.heads = 2 * per_kv_head;
+            const int n = 67;
+            for_each_target([&](std::string_view target) {
+                if (target == "SCALAR" && width > 64) return;
+                const Results wanted = run_chunks(cpu(), c, n, 1, 1, false);
+                expect_same_bits(run_chunks(cpu(), c, n, n, 2, true), wanted, fmt::format("{} {}", target, describe(c)));
+            });
+        }
+    }
+}
+
 // Long enough for several segments: the last tokens, alone on one thread, split over threads, in one chunk, in company.
 TEST(Attend, GivesTheSameBitsAcrossSegmentsAndInCompany) {
     for (const kv::RowFormat format : {kv::RowFormat::F16, kv::RowFormat::Q8_0}) {

@@ -50,8 +50,6 @@ struct Ops {
 
     // --- element-wise, on [rows, cols]
     void (*add)(Mat a, Mat b, MatOut y, ThreadTeam& team);
-    void (*add_row)(Mat a, const float* row /* [cols] */, MatOut y, ThreadTeam& team);
-    void (*mul)(Mat a, Mat b, MatOut y, ThreadTeam& team);
     void (*scale)(Mat a, float factor, MatOut y, ThreadTeam& team);
     void (*activate)(Activation kind, Mat a, MatOut y, ThreadTeam& team);
     void (*activate_mul)(Activation kind, Mat gate, Mat up, MatOut y, ThreadTeam& team);  // y = f(gate) * up

@@ -21,8 +21,6 @@ const Ops& reference() {
         .rope_table = impl::rope_table,
         .rope = impl::rope,
         .add = impl::add,
-        .add_row = impl::add_row,
-        .mul = impl::mul,
         .scale = impl::scale,
         .activate = impl::activate,
         .activate_mul = impl::activate_mul,

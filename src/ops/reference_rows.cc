@@ -110,17 +110,6 @@ void add(Mat a, Mat b, MatOut y, ThreadTeam& /*team*/) {
     fill(y, [&](int64_t r, int64_t c) { return a.row(r)[c] + b.row(r)[c]; });
 }
 
-void add_row(Mat a, const float* row, MatOut y, ThreadTeam& /*team*/) {
-    check_same_shape(a, y);
-    fill(y, [&](int64_t r, int64_t c) { return a.row(r)[c] + row[c]; });
-}
-
-void mul(Mat a, Mat b, MatOut y, ThreadTeam& /*team*/) {
-    check_same_shape(a, y);
-    check_same_shape(b, y);
-    fill(y, [&](int64_t r, int64_t c) { return a.row(r)[c] * b.row(r)[c]; });
-}
-
 void scale(Mat a, float factor, MatOut y, ThreadTeam& /*team*/) {
     check_same_shape(a, y);
     fill(y, [&](int64_t r, int64_t c) { return a.row(r)[c] * factor; });

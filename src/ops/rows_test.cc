@@ -105,8 +105,6 @@ TEST(Rows, ElementwiseAgreesWithTheReferenceAndWorksInPlace) {
         Matrix a(rows, n, 4);
         Matrix b(rows, n, 5);
         check(rows, n, 0, 0, "add", [&](const Ops& ops, MatOut y, ThreadTeam& team) { ops.add(a.in(), b.in(), y, team); });
-        check(rows, n, 0, 0, "add_row", [&](const Ops& ops, MatOut y, ThreadTeam& team) { ops.add_row(a.in(), b.in().data, y, team); });
-        check(rows, n, 0, 0, "mul", [&](const Ops& ops, MatOut y, ThreadTeam& team) { ops.mul(a.in(), b.in(), y, team); });
         check(rows, n, 0, 0, "scale", [&](const Ops& ops, MatOut y, ThreadTeam& team) { ops.scale(a.in(), 0.3F, y, team); });
         check(rows, n, 5e-7, 0, "soft_cap", [&](const Ops& ops, MatOut y, ThreadTeam& team) { ops.soft_cap(a.in(), 2.0F, y, team); });
         ThreadTeam team(1);

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <utility>
 
-#include "ops/cpu/attend_tile_inl.h"
+#include "ops/cpu/attend_operand_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace cellar::ops::HWY_NAMESPACE {

@@ -79,10 +79,6 @@ void add_span(const float* a, const float* b, float* y, int64_t n) {
     map(a, b, y, n, [](V x, V z) HWY_ATTR { return hn::Add(x, z); });
 }
 
-void mul_span(const float* a, const float* b, float* y, int64_t n) {
-    map(a, b, y, n, [](V x, V z) HWY_ATTR { return hn::Mul(x, z); });
-}
-
 void scale_span(const float* a, float factor, float* y, int64_t n) {
     const V by = hn::Set(D(), factor);
     map(a, a, y, n, [by](V x, V /*z*/) HWY_ATTR { return hn::Mul(x, by); });
@@ -110,7 +106,6 @@ HWY_AFTER_NAMESPACE();
 namespace cellar::ops {
 HWY_EXPORT(activate_span);
 HWY_EXPORT(add_span);
-HWY_EXPORT(mul_span);
 HWY_EXPORT(scale_span);
 HWY_EXPORT(soft_cap_span);
 HWY_EXPORT(weigh_span);
@@ -130,19 +125,6 @@ void add(Mat a, Mat b, MatOut y, ThreadTeam& team) {
     check_same_shape(a, y);
     check_same_shape(b, y);
     const auto span = HWY_DYNAMIC_DISPATCH(add_span);
-    for_spans(y.rows, y.cols, team, [&](int64_t r, int64_t c, int64_t n) { span(a.row(r) + c, b.row(r) + c, y.row(r) + c, n); });
-}
-
-void add_row(Mat a, const float* row, MatOut y, ThreadTeam& team) {
-    check_same_shape(a, y);
-    const auto span = HWY_DYNAMIC_DISPATCH(add_span);
-    for_spans(y.rows, y.cols, team, [&](int64_t r, int64_t c, int64_t n) { span(a.row(r) + c, row + c, y.row(r) + c, n); });
-}
-
-void mul(Mat a, Mat b, MatOut y, ThreadTeam& team) {
-    check_same_shape(a, y);
-    check_same_shape(b, y);
-    const auto span = HWY_DYNAMIC_DISPATCH(mul_span);
     for_spans(y.rows, y.cols, team, [&](int64_t r, int64_t c, int64_t n) { span(a.row(r) + c, b.row(r) + c, y.row(r) + c, n); });
 }
 

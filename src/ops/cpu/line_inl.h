@@ -40,13 +40,17 @@ struct Line {
     const std::byte* sums;
 };
 
-// What a block of 256 columns comes to.
-template <DType type>
+// What a block of 256 columns comes to. On the way it asks for what is read later, a few lines at a time: a core can wait for few.
+template <DType type, bool fetches>
 struct Dots {
     static constexpr PanelFormat format = panel_format(type);
     static constexpr int kSubs = 256 / format.sub;
 
     HWY_INLINE void put(int column, VU quants) {
+        constexpr int kLines = (format.block_bytes * kLanes + 63) / 64;
+        if constexpr (fetches) {
+            for (int line = column * kLines / 64; line < (column + 1) * kLines / 64; ++line) __builtin_prefetch(ahead + line * 64);
+        }
         VI& sum = dot[column / (format.sub / 4)];
         sum = dot4<format.wide>(sum, make_quants<format.wide>(quants), x + column * 4);
     }
@@ -54,6 +58,7 @@ struct Dots {
     HWY_INLINE void put_minimum(int sub, VF v) { minimum[sub] = v; }
 
     const int8_t* x;
+    const uint8_t* ahead;
     VI dot[kSubs];
     VF scale[kSubs];
     VF minimum[kSubs];
@@ -63,8 +68,9 @@ template <DType type, class Source>
 HWY_INLINE VF multiply_256(const Source& source, const Line<type>& x, VF sum) {
     constexpr PanelFormat format = panel_format(type);
     const DF df;
-    Dots<type> block;
+    Dots<type, Source::kFetches> block;
     block.x = x.q;
+    block.ahead = ahead_of(source);
 #pragma GCC unroll 16
     for (int s = 0; s < block.kSubs; ++s) block.dot[s] = kOffset<type> == 0 ? hn::Zero(DI()) : hn::Set(DI(), -kOffset<type> * x.sum(s));
     unpack_256<type>(source, block);
@@ -101,7 +107,6 @@ HWY_INLINE VF multiply_32(const Source& source, const Line<type>& x, int s, VF s
 template <DType type, class Source>
 HWY_INLINE VF multiply_line(const Source& source, const Line<type>& x, int columns, VF sum) {
     if constexpr (panel_format(type).per_256) {
-        fetch_ahead(source, 0);
         return multiply_256<type>(source, x, sum);
     } else {
         for (int s = 0; s < columns / 32; ++s) {

@@ -119,15 +119,26 @@ size_t packed_bytes(DType type, int64_t rows, int64_t cols) {
 }
 
 void pack_rows(const WeightMatrix& w, int64_t first, int64_t last, std::byte* packed, ThreadTeam& team) {
-    CHECK_EQ(first % packed_lanes(), 0);
-    CHECK(last % packed_lanes() == 0 || last == w.rows);
-    if (is_plain(w.type)) return plain_pack_rows(w, first, last, packed, team);
-    const int64_t lanes = HWY_DYNAMIC_DISPATCH(lanes)();
-    const size_t bytes = packed_group_bytes(w.type, static_cast<int>(lanes), w.cols);
+    const int64_t bundle = packed_lanes();
+    CHECK_EQ(first % bundle, 0);
+    CHECK(last % bundle == 0 || last == w.rows);
+    const bool plain = is_plain(w.type);
+    const int64_t step = plain ? bundle : HWY_DYNAMIC_DISPATCH(lanes)();
     const auto pack = HWY_DYNAMIC_DISPATCH(pack_group);
-    team.run((last - first + lanes - 1) / lanes, [&](int64_t i, int) {
-        const int64_t row = first + i * lanes;
-        pack(w, row, reinterpret_cast<uint8_t*>(packed) + static_cast<size_t>(row / lanes) * bytes);
+    const size_t bytes = plain ? 0 : packed_group_bytes(w.type, static_cast<int>(step), w.cols);
+    // Memory that nobody touched yet comes in huge pages: a member that has one to itself waits for no other to clear it.
+    constexpr int64_t kPiece = int64_t{2} << 20;
+    const auto row = static_cast<int64_t>(row_bytes(w.type, w.cols));
+    const int64_t share = (last - first + team.size() - 1) / team.size();
+    const int64_t each = std::max<int64_t>(1, std::min(kPiece / std::max<int64_t>(1, row), share) / step) * step;
+    team.run((last - first + each - 1) / each, [&](int64_t i, int) {
+        for (int64_t at = first + i * each; at < std::min(last, first + (i + 1) * each); at += step) {
+            if (plain) {
+                plain_pack_bundle(w, at, packed);
+            } else {
+                pack(w, at, reinterpret_cast<uint8_t*>(packed) + static_cast<size_t>(at / step) * bytes);
+            }
+        }
     });
 }
 

@@ -78,10 +78,8 @@ size_t plain_packed_bytes(DType type, int64_t rows, int64_t cols) {
     return PlainLayout(type, lanes(), cols).matrix_bytes(rows);
 }
 
-void plain_pack_rows(const WeightMatrix& w, int64_t first, int64_t last, std::byte* packed, ThreadTeam& team) {
-    const int64_t each = packed_lanes();
-    const auto pack = HWY_DYNAMIC_DISPATCH(pack_bundle);
-    team.run((last - first + each - 1) / each, [&](int64_t i, int) { pack(w, first + i * each, reinterpret_cast<uint8_t*>(packed)); });
+void plain_pack_bundle(const WeightMatrix& w, int64_t row, std::byte* packed) {
+    HWY_DYNAMIC_DISPATCH(pack_bundle)(w, row, reinterpret_cast<uint8_t*>(packed));
 }
 
 void plain_packed_embed(const WeightMatrix& table, const int32_t* ids, int64_t count, MatOut y, ThreadTeam& team) {

@@ -1,23 +1,9 @@
 #pragma once
-// Kernels for rows of activations, vectorised. The contracts are those of ops.h.
+// Kernels for rows of activations, vectorised.
 #include "ops/ops.h"
 
 namespace cellar::ops::cpu_impl {
 
-void rms_norm(Mat x, const float* weight, float eps, MatOut y, ThreadTeam& team);
-void layer_norm(Mat x, const float* weight, const float* bias, float eps, MatOut y, ThreadTeam& team);
-void rope_table(const RopeSpec& rope, const int32_t* pos, int64_t rows, float* table);
-void rope(MatOut x, int heads, int width, int dims, RopePairing pairing, const float* table, ThreadTeam& team);
-void add(Mat a, Mat b, MatOut y, ThreadTeam& team);
-void add_row(Mat a, const float* row, MatOut y, ThreadTeam& team);
-void mul(Mat a, Mat b, MatOut y, ThreadTeam& team);
-void scale(Mat a, float factor, MatOut y, ThreadTeam& team);
-void activate(Activation kind, Mat a, MatOut y, ThreadTeam& team);
-void activate_mul(Activation kind, Mat gate, Mat up, MatOut y, ThreadTeam& team);
-void soft_cap(Mat a, float cap, MatOut y, ThreadTeam& team);
-void gather_rows(Mat x, const int32_t* rows, int64_t count, MatOut y, ThreadTeam& team);
-void route(const RouteSpec& spec, Mat logits, int32_t* ids, float* weights, ThreadTeam& team);
-void combine_experts(Mat x, const float* weights, int used, MatOut y, ThreadTeam& team);
-void store_rows(Mat x, const kv::GroupView& group, int plane, int row, ThreadTeam& team);
+#include "ops/row_kernels_inl.h"
 
 }  // namespace cellar::ops::cpu_impl

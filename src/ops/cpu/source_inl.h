@@ -38,6 +38,7 @@ HWY_INLINE VF high_half(VU column) {
 
 // Rows in file layout, `stride` bytes apart.
 struct Rows {
+    static constexpr bool kFetches = false;
     const uint8_t* first;
     int64_t stride;
 };
@@ -124,6 +125,7 @@ constexpr int kFetchAhead = 4096;
 // Rows as pack_rows leaves them: a chunk's columns, and what is left over of each block.
 template <DType type>
 struct Packed {
+    static constexpr bool kFetches = true;
     static constexpr PackedLayout layout = packed_layout(type);
     const uint8_t* columns;  // [blocks][layout.columns][kLanes] of four bytes
     const uint8_t* rest;     // [blocks][kLanes] of layout.rest bytes
@@ -134,11 +136,19 @@ HWY_INLINE Packed<type> block_of(const Packed<type>& packed, int i) {
     return {packed.columns + i * packed.layout.columns * kLanes * 4, packed.rest + i * packed.layout.rest * kLanes};
 }
 
-// Asks for what is read some blocks later. Behind the last group it asks for memory that is somebody else's, which does no harm.
+// What is read some blocks later. Behind the last group that is memory of somebody else, which may be asked for without harm.
+template <DType type>
+HWY_INLINE const uint8_t* ahead_of(const Packed<type>& packed) {
+    return packed.columns + kFetchAhead;
+}
+HWY_INLINE const uint8_t* ahead_of(const Rows& /*rows*/) {
+    return nullptr;
+}
+
 template <DType type>
 HWY_INLINE void fetch_ahead(const Packed<type>& packed, int block) {
     constexpr int bytes = panel_format(type).block_bytes * kLanes;
-    for (int at = 0; at < bytes; at += 64) __builtin_prefetch(packed.columns + block * bytes + at + kFetchAhead);
+    for (int at = 0; at < bytes; at += 64) __builtin_prefetch(ahead_of(packed) + block * bytes + at);
 }
 HWY_INLINE void fetch_ahead(const Rows& /*rows*/, int /*block*/) {}
 
