@@ -47,7 +47,9 @@ uint64_t Model::weight_bytes() const {
 }
 
 std::string Model::numeric_path() const {
-    return std::string(ops::cpu_target()) + (exact_activations_ ? ", exact activations" : "");
+    std::string out(ops::cpu_target());
+    if (!ops::cpu_variant().empty()) out += fmt::format(", {}", ops::cpu_variant());
+    return exact_activations_ ? out + ", exact activations" : out;
 }
 
 }  // namespace cellar::model

@@ -83,6 +83,8 @@ const Ops& cpu();
 
 // Which instruction set cpu() runs on: "AVX3_DL", "AVX2", "SCALAR"... For --version and benchmarks.
 std::string_view cpu_target();
+// What else the numbers of cpu() depend on: "bf16 products" where BF16 weights meet the CPU's own products of bf16; mostly nothing.
+std::string_view cpu_variant();
 // Lowers it for tests and for --cpu-target: only targets at or below `name` are used from now on. Call before the first kernel.
 // False if this machine or this build does not have it.
 bool limit_cpu_target(std::string_view name);

@@ -6,6 +6,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "ops/cpu/matmul_parts.h"
 #include "ops/ops.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -28,6 +29,13 @@ HWY_EXPORT(own_target);
 // The dispatcher itself is asked: Highway's list of supported targets forgets limits while it is asked, and its asking changes the choice.
 std::string_view cpu_target() {
     return hwy::TargetName(HWY_DYNAMIC_DISPATCH(own_target)());
+}
+
+std::string_view cpu_variant() {
+#if defined(__x86_64__)
+    if (cpu_target() == "AVX3_DL" && cpu_impl::has_fast_bf16_products()) return "bf16 products";
+#endif
+    return "";
 }
 
 bool limit_cpu_target(std::string_view name) {
