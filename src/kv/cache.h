@@ -18,6 +18,7 @@
 //
 // Unknown or closed ids are bugs of the caller (CHECK), as is touching a sequence that is part of an open step.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -100,7 +101,13 @@ class Cache {
     void abandon_bake(Bake& bake);
 
     // --- memory
+    // Asked when cells or budget do not suffice for a step, before full is the answer: lets go of what nobody needs until the ledger has sunk
+    // by about `bytes`, and returns by how much it sank; 0: there is nothing. Whatever it holds of the cache it must not grow.
+    using Reclaim = std::function<size_t(size_t bytes)>;
+    void set_reclaim(Reclaim reclaim) { reclaim_ = std::move(reclaim); }
     [[nodiscard]] CacheStats stats() const;
+    // How many hold a block: sequences, kept prefixes, steps. 0: it is free.
+    [[nodiscard]] int holders(int group, int32_t block) const { return stores_[static_cast<size_t>(group)]->pool().refs(block); }
     [[nodiscard]] size_t ledger_bytes() const { return budget_.used; }
     // Gives pages of free blocks back to the operating system, in bulk. Rows that somebody holds are untouched.
     void release_pages();
@@ -122,13 +129,16 @@ class Cache {
     void tidy_log(Seq& seq);
     void prepare(Step& step, size_t tokens, size_t parts);
     const Store* reserve(Step& step, const Append& append);
+    const Store* reserve_all(Step& step, std::span<const Append> appends);
+    [[nodiscard]] size_t bytes_of(size_t tokens) const;
     void fill_view(Step& step, std::span<const Append> appends);
     void take_back(Step& step, std::span<const int32_t> kept);
-    [[nodiscard]] tl::unexpected<Error> full(size_t tokens, const Store& store) const;
+    [[nodiscard]] tl::unexpected<Error> full(size_t tokens, size_t parts, const Store& store) const;
 
     CacheSpec spec_;
     CacheLimits limits_;
     Budget budget_;
+    Reclaim reclaim_;
     std::vector<std::unique_ptr<Store>> stores_;  // one per group
     std::unique_ptr<Store> log_;
     std::vector<Seq> seqs_;  // [max_seqs] slots

@@ -108,9 +108,12 @@ Result<void> Cache::begin_bake(SeqId id, Bake& bake) {
         RunList& fresh = bake.fresh_->groups[g];
         for (const Run& run : s.groups[g].runs()) {
             if (run.turn == 0) continue;
-            if (fresh.append(*stores_[g], run.pos, run.len, nullptr)) continue;
-            bake.fresh_.reset();
-            return full(static_cast<size_t>(run.len), *stores_[g]);
+            const auto len = static_cast<size_t>(run.len);
+            while (!fresh.append(*stores_[g], run.pos, run.len, nullptr)) {
+                if (reclaim_ && reclaim_(bytes_of(len)) > 0) continue;
+                bake.fresh_.reset();
+                return full(len, 1, *stores_[g]);
+            }
         }
         for (const Run& run : s.groups[g].runs()) {
             if (run.turn == 0) continue;

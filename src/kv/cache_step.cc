@@ -25,11 +25,8 @@ Result<void> Cache::begin(std::span<const Append> appends, Step& step) {
         return fail("cache: a step of {} tokens, but steps have {} at most", tokens, limits_.max_step_tokens);
     }
     prepare(step, tokens, appends.size());
-    for (size_t i = 0; i < appends.size(); ++i) {
-        const Store* short_of = reserve(step, appends[i]);
-        if (short_of == nullptr) continue;
-        take_back(step, {});
-        return full(tokens, *short_of);
+    while (const Store* short_of = reserve_all(step, appends)) {
+        if (!reclaim_ || reclaim_(bytes_of(tokens)) == 0) return full(tokens, appends.size(), *short_of);
     }
     // Blocks that another group has just left may still have their pages; together with the new ones they would exceed the budget.
     if (budget_.limit != 0 && budget_.tables + budget_.touched > budget_.limit) release_pages();
@@ -58,6 +55,26 @@ void Cache::prepare(Step& step, size_t tokens, size_t parts) {
         group.write_cells.reserve(most_tokens);
         group.write_cells.resize(tokens);
     }
+}
+
+// The store that was short, and nothing is reserved then, or null.
+const Store* Cache::reserve_all(Step& step, std::span<const Append> appends) {
+    step.parts_.clear();
+    for (const Append& append : appends) {
+        const Store* short_of = reserve(step, append);
+        if (short_of == nullptr) continue;
+        take_back(step, {});
+        return short_of;
+    }
+    return nullptr;
+}
+
+// Of blocks for so many tokens, one more in each store since they may begin in the middle of one.
+size_t Cache::bytes_of(size_t tokens) const {
+    const auto bytes = [&](const Store& store) { return (tokens / static_cast<size_t>(store.block_cells()) + 1) * store.block_bytes(); };
+    size_t sum = bytes(*log_);
+    for (const auto& store : stores_) sum += bytes(*store);
+    return sum;
 }
 
 // The store that was short, or null. What was reserved before it stays for take_back.
@@ -135,13 +152,17 @@ void Cache::abandon(Step& step) {
     --open_steps_;
 }
 
-tl::unexpected<Error> Cache::full(size_t tokens, const Store& store) const {
+tl::unexpected<Error> Cache::full(size_t tokens, size_t parts, const Store& store) const {
+    const int others = open_seqs_ - static_cast<int>(parts);
+    const std::string who =
+        others == 0 ? "" : fmt::format("; {} other sequence{} hold{} room too", others, others == 1 ? "" : "s", others == 1 ? "s" : "");
     if (store.refused_by_budget()) {
-        return fail(ErrorKind::Full, "the cache is full: no room for {} tokens, {} of the budget of {} bytes are in use (context {})", tokens,
-                    budget_.used, budget_.limit, limits_.context);
+        return fail(ErrorKind::Full, "the cache is full: no room for {} tokens, {} of the budget of {} bytes are in use (context {}){}", tokens,
+                    budget_.used, budget_.limit, limits_.context, who);
     }
-    return fail(ErrorKind::Full, "the cache is full: no room for {} tokens, {} of {} blocks of {} {} are free (context {})", tokens,
-                store.pool().free(), store.pool().blocks(), store.block_cells(), &store == log_.get() ? "log entries" : "cells", limits_.context);
+    return fail(ErrorKind::Full, "the cache is full: no room for {} tokens, {} of {} blocks of {} {} are free (context {}){}", tokens,
+                store.pool().free(), store.pool().blocks(), store.block_cells(), &store == log_.get() ? "log entries" : "cells", limits_.context,
+                who);
 }
 
 }  // namespace cellar::kv

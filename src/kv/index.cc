@@ -104,6 +104,27 @@ Index::Hit Index::find(const std::string& root, std::span<const Token> tokens) c
 
 Result<Index::Hit> Index::take(const std::string& root, std::span<const Token> tokens) {
     CELLAR_TRY(const SeqId id, cache_.open());
+    return take_into(root, tokens, id);
+}
+
+std::vector<Token> Index::continuation(const std::string& root, std::span<const Token> tokens, size_t most) const {
+    const Path path = walk(root, tokens);
+    if (path.edges.empty()) return {};
+    const Edge* edge = path.edges.back();
+    int32_t at = path.matched;
+    if (at == edge->end) {
+        const auto later = [](const auto& a, const auto& b) { return a->use.last < b->use.last; };
+        const auto last = std::max_element(edge->children.begin(), edge->children.end(), later);
+        if (last == edge->children.end()) return {};
+        edge = last->get();
+    }
+    std::vector<Token> out(std::min(most, static_cast<size_t>(edge->end - at)));
+    read_log(*cache_.log_, edge->holding->log, {at, at + static_cast<int32_t>(out.size())}, out);
+    return out;
+}
+
+Index::Hit Index::take_into(const std::string& root, std::span<const Token> tokens, SeqId id) {
+    CHECK_EQ(cache_.trim(id, 0), 0);
     Seq& seq = cache_.seq(id);
     const Path path = walk(root, tokens);
     const Choice choice = choose(path, static_cast<int32_t>(tokens.size()) - 1);
@@ -139,7 +160,7 @@ Result<Index::Hit> Index::take(const std::string& root, std::span<const Token> t
     ++stats_.lookups;
     stats_.tokens_asked += static_cast<int64_t>(tokens.size());
     stats_.tokens_reused += choice.length;
-    return Hit{id, choice.length, path.matched};
+    return {id, choice.length, path.matched};
 }
 
 // --- keeping

@@ -53,6 +53,10 @@ class Index {
     // Opens a sequence with the longest kept prefix of `tokens`, one token fewer than there are at most, since logits need one. A miss opens
     // an empty one. Full when no sequence can be opened.
     Result<Hit> take(const std::string& root, std::span<const Token> tokens);
+    // The same into an open sequence, which lets go all that it has.
+    Hit take_into(const std::string& root, std::span<const Token> tokens, SeqId id);
+    // What is kept behind the part of `tokens` that matches, `most` tokens of it at most, along the way used last; empty where nothing is.
+    [[nodiscard]] std::vector<Token> continuation(const std::string& root, std::span<const Token> tokens, size_t most) const;
     // What take would answer, with no sequence.
     [[nodiscard]] Hit find(const std::string& root, std::span<const Token> tokens) const;
 
@@ -68,6 +72,10 @@ class Index {
     // such newcomers the latest first: a scan of one-time prompts passes through without washing out the rest.
     size_t evict(size_t bytes, double now);
     void clear();
+    // From now on prefill seconds are weighed like this.
+    void set_cost(PrefillCost cost) { cost_ = cost; }
+    // Some group does not keep every token, so that only lengths with a mark can be reached.
+    [[nodiscard]] bool needs_marks() const { return marks_needed_; }
 
     [[nodiscard]] IndexStats stats() const;
 

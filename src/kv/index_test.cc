@@ -180,6 +180,59 @@ TEST(Index, OnlyThePurePartIsKept) {
     c.check();
 }
 
+TEST(Index, AnOpenSequenceTakesAPrefixForWhatItHad) {
+    Conversations c({Keep::all(), Keep::window(16)}, 512, 2048);
+    const Tokens kept = repeat(4, 80);
+    const Tokens other = repeat(8, 60);
+    c.request("r", kept);
+    const SeqId id = *c.cache->open();
+    ASSERT_TRUE(c.prefill(id, other));
+    const Index::Hit hit = c.index->take_into("r", join(kept, words({1, 2})), id);
+    EXPECT_EQ(hit.id, id);
+    EXPECT_EQ(hit.length, 80);
+    c.check();
+    c.check_rows(id, kept);
+    EXPECT_EQ(c.index->take_into("r", other, id).length, 0);
+    EXPECT_EQ(c.cache->length(id), 0);
+    c.check();
+}
+
+TEST(Index, SaysWhatIsKeptBehindAMatch) {
+    Conversations c({Keep::all()}, 512, 1024);
+    const auto ids = [&](const Tokens& tokens, size_t most) {
+        std::vector<int32_t> out;
+        for (const Token& token : c.index->continuation("r", tokens, most)) out.push_back(token.id);
+        return out;
+    };
+    EXPECT_TRUE(ids(words({1}), 4).empty());
+    c.request("r", words({1, 2, 3, 4, 5, 6}));
+    c.request("r", words({1, 2, 3, 7, 8}));
+    EXPECT_EQ(ids(words({1, 9}), 2), (std::vector<int32_t>{2, 3})) << "in the middle of an edge";
+    EXPECT_EQ(ids(words({1, 2, 3, 9}), 4).front(), 7) << "behind it, along the way used last";
+    EXPECT_TRUE(ids(words({1, 2, 3, 7, 8}), 4).empty());
+    EXPECT_EQ(ids({}, 1), std::vector<int32_t>{1});
+}
+
+// A step that finds no room asks for it before it is refused, and again as long as something comes of it.
+TEST(Index, GivesWayWhenAStepFindsNoRoom) {
+    Conversations c({Keep::all(), Keep::window(64)}, 512, 512);
+    c.cache->set_reclaim([&](size_t bytes) { return c.index->evict(bytes, 0); });
+    for (int i = 0; i < 10; ++i) {
+        const SeqId id = *c.cache->open();
+        ASSERT_TRUE(c.prefill(id, repeat(100 + i, 150)));
+        EXPECT_EQ(c.index->keep("r", id, 150), 150);
+        c.cache->close(id);
+        c.check();
+    }
+    EXPECT_GT(c.index->stats().edges, 0);
+    EXPECT_LT(c.index->stats().edges, 10);
+    const SeqId one = *c.cache->open();
+    ASSERT_TRUE(c.prefill(one, repeat(1, 512))) << "what is kept never stands in the way";
+    EXPECT_EQ(c.index->stats().edges, 0);
+    EXPECT_FALSE(c.prefill(*c.cache->open(), repeat(2, 1)));
+    c.check();
+}
+
 TEST(Index, WindowsNeedAMark) {
     Conversations c({Keep::all(), Keep::window(16)}, 512, 2048);
     const Tokens turn1 = repeat(5, 100);

@@ -72,8 +72,9 @@ Result<Plan> plan(const CacheSpec& spec, const CacheLimits& limits) {
         }
         plan.groups.push_back({group.planes, group.rows, blocks, limits.block, limits.poison, false});
     }
-    // Every sequence may grow to the context, in a log that takes twice its room before it is tidied.
-    const int64_t log_blocks = limits.max_seqs * (2 * (limits.context / log_block_tokens) + 10);
+    // Every sequence may grow to the context, in a log that takes twice its room before it is tidied; kept prefixes log what they hold.
+    const int64_t logged = std::max(limits.max_seqs * limits.context, plan.limits.cells);
+    const int64_t log_blocks = 2 * (logged / log_block_tokens) + 10 * int64_t{limits.max_seqs};
     plan.log.planes = 1;
     plan.log.rows = {{"token", 1, sizeof(Token) / sizeof(float), RowFormat::F32}};
     plan.log.blocks = static_cast<int32_t>(std::min<int64_t>(log_blocks, INT32_MAX / log_block_tokens));
