@@ -123,6 +123,55 @@ TEST_F(LibraryC, AChat) {
     EXPECT_NE(text_of(Handle<cellar_answer>(answer)).find("Oslo"), std::string::npos);
 }
 
+TEST_F(LibraryC, ReceiptsSayWhereTheReuseCameFrom) {
+    say(session_.get(), "My name is Ada.");
+    const auto again = say(session_.get(), "What is my name?");
+    cellar_receipt receipt;
+    receipt.size = sizeof receipt;
+    ASSERT_EQ(cellar_answer_get_receipt(again.get(), &receipt, &error_), CELLAR_OK) << error_.message;
+    EXPECT_EQ(receipt.size, sizeof receipt);
+    EXPECT_EQ(receipt.source, 1);
+    EXPECT_EQ(receipt.reuse, 3);
+    EXPECT_EQ(receipt.first_difference, -1);
+    EXPECT_EQ(receipt.pure, 1);
+    EXPECT_EQ(receipt.forgotten_tokens, 0);
+
+    cellar_session* opened = nullptr;
+    cellar_session_options options;
+    cellar_session_options_init(&options);
+    options.overflow = 1;
+    ASSERT_EQ(cellar_session_open(engine_.get(), &options, &opened, &error_), CELLAR_OK) << error_.message;
+    const auto other = say(opened, "My name is Bo.");
+    ASSERT_EQ(cellar_answer_get_receipt(other.get(), &receipt, &error_), CELLAR_OK) << error_.message;
+    EXPECT_EQ(receipt.source, 2);
+    EXPECT_EQ(receipt.reuse, 2);
+    EXPECT_EQ(receipt.first_difference, receipt.reused);
+    EXPECT_NE(receipt.cached_token, receipt.wanted_token);
+    EXPECT_NE(std::string(receipt.before).find("is"), std::string::npos) << receipt.before;
+    EXPECT_NE(std::string(receipt.cached).find("Ada"), std::string::npos) << receipt.cached;
+    EXPECT_NE(std::string(receipt.wanted).find("Bo"), std::string::npos) << receipt.wanted;
+    EXPECT_NE(std::string(receipt.explanation).find("kept prefix"), std::string::npos) << receipt.explanation;
+    cellar_session_close(opened);
+
+    // A program that knows less of it gets less.
+    cellar_receipt old;
+    std::memset(&old, 0x55, sizeof old);
+    old.size = offsetof(cellar_receipt, forgotten_turns);
+    const cellar_receipt before = old;
+    ASSERT_EQ(cellar_answer_get_receipt(other.get(), &old, &error_), CELLAR_OK);
+    EXPECT_EQ(old.prompt, receipt.prompt);
+    EXPECT_EQ(old.forgotten_turns, before.forgotten_turns);
+    old.size = 0;
+    EXPECT_EQ(cellar_answer_get_receipt(other.get(), &old, &error_), CELLAR_INPUT);
+    options.overflow = 4;
+    EXPECT_EQ(cellar_session_open(engine_.get(), &options, &opened, &error_), CELLAR_INPUT);
+    cellar_engine_options engine_options;
+    cellar_engine_options_init(&engine_options);
+    engine_options.kv_budget = "lots";
+    cellar_engine* made = nullptr;
+    EXPECT_EQ(cellar_engine_make(model_.get(), &engine_options, &made, &error_), CELLAR_INPUT);
+}
+
 TEST_F(LibraryC, TokensForkAndTrim) {
     const std::string text = "The code for the red door is 4821.";
     size_t count = 0;

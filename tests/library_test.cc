@@ -145,6 +145,9 @@ TEST(LibraryEngine, RefusesWrongOptionsByName) {
     refused({.max_sessions = 70000}, {"max_sessions", "70000"});
     refused({.cache_tokens = -1}, {"cache_tokens"});
     refused({.chunk = 0}, {"chunk"});
+    refused({.kv_budget = "lots"}, {"kv_budget", "lots"});
+    refused({.kv_budget = "0"}, {"kv_budget", "0"});
+    expect_refused(Engine::make(shipped(), {.kv_budget = "1000"}).status(), StatusKind::Full, {"1000 B", "8 blocks"});
 }
 
 TEST(LibraryEngine, SaysWhatWasDecided) {
@@ -217,6 +220,68 @@ TEST(LibrarySession, RemembersAndRunsOnlyWhatIsNew) {
     const auto cold = fresh.open_session()->generate_tokens(prompt);
     ASSERT_TRUE(cold);
     EXPECT_EQ(cold->tokens, second->tokens);
+}
+
+TEST(LibrarySession, SessionsShareWhatTheyHaveInCommon) {
+    Engine made = engine();
+    const SessionOptions options{.system = "You are Nora. You answer in one short sentence, and you never make anything up that you were not told."};
+    Session first = made.open_session(options).value();
+    ASSERT_TRUE(first.say("My name is Ada."));
+    const CacheStats alone = made.stats();
+    EXPECT_GT(alone.kept_tokens, 0);
+    Session second = made.open_session(options).value();
+    const auto answer = second.say("I live in Oslo.");
+    ASSERT_TRUE(answer) << answer.status().message;
+    EXPECT_EQ(answer->receipt.source, ReuseSource::Kept);
+    EXPECT_EQ(name(answer->receipt.source), "kept");
+    EXPECT_GT(answer->receipt.reused, 20);
+    EXPECT_TRUE(answer->receipt.pure);
+    EXPECT_GT(answer->receipt.seconds_saved, 0.0);
+    const int64_t blocks = (second.length() + 31) / 32;
+    EXPECT_LT(made.stats().groups[0].blocks_used, alone.groups[0].blocks_used + blocks) << "they share cells";
+    EXPECT_GT(made.stats().groups[0].blocks_shared, 0);
+    EXPECT_LE(made.stats().ledger_bytes, made.stats().budget_bytes);
+
+    // Where they part, with both sides.
+    EXPECT_EQ(answer->receipt.reason, ReuseReason::Differs);
+    EXPECT_EQ(answer->receipt.first_difference, answer->receipt.reused);
+    EXPECT_TRUE(answer->receipt.before.ends_with("<|user|>")) << answer->receipt.before;
+    EXPECT_TRUE(answer->receipt.cached.starts_with("My name")) << answer->receipt.cached;
+    EXPECT_TRUE(answer->receipt.wanted.starts_with("I live")) << answer->receipt.wanted;
+    EXPECT_NE(answer->receipt.cached_token, answer->receipt.wanted_token);
+    EXPECT_NE(answer->receipt.explanation.find("kept prefix"), std::string::npos) << answer->receipt.explanation;
+
+    // A session that is closed leaves what it read to the next one.
+    const int64_t length = second.length();
+    const auto ids = second.tokens().value();
+    second.close();
+    Session third = made.open_session().value();
+    const auto again = third.generate_tokens(ids, {.max_tokens = 1});
+    ASSERT_TRUE(again);
+    EXPECT_EQ(again->receipt.reused, length - 1);
+}
+
+TEST(LibrarySession, ForgetsByItsPolicyOnly) {
+    Engine made = engine({.context = 192});
+    for (const Overflow overflow : {Overflow::Stop, Overflow::DropTurns, Overflow::Shift, Overflow::Slide}) {
+        Session session = made.open_session({.system = "You are Nora.", .overflow = overflow}).value();
+        int64_t forgotten = 0;
+        bool full = false;
+        for (int turn = 0; turn < 20 && !full; ++turn) {
+            // No two alike: what another session has kept would be taken, and is pure.
+            const std::string text = std::to_string(turn) + ", door " + std::to_string(static_cast<int>(overflow)) + " is the red one.";
+            const auto answer = session.say(text, {.max_tokens = 20});
+            full = !answer || answer->stop == StopReason::Context;
+            if (!answer) continue;
+            forgotten += answer->forgotten.tokens;
+            if (answer->forgotten.tokens > 0) {
+                EXPECT_FALSE(session.say("What is the code?", {.max_tokens = 2})->receipt.pure);
+            }
+        }
+        EXPECT_EQ(full, overflow == Overflow::Stop);
+        EXPECT_EQ(forgotten > 0, overflow != Overflow::Stop);
+        EXPECT_EQ(session.messages().value().front().content, "You are Nora.");
+    }
 }
 
 TEST(LibrarySession, TakesWholeConversations) {
@@ -484,6 +549,31 @@ TEST(LibraryCallbacks, WhatTheyThrowComesBackAsAStatus) {
     options.on_progress = [](int64_t, int64_t) { throw 7; };
     expect_refused(session.say("I live in Oslo.", options).status(), StatusKind::Internal, {"callback"});
     EXPECT_TRUE(session.chat({{"user", "My name is Ada."}}));
+    EXPECT_EQ(text_of(session.say("What is my name?")), "Your name is Ada.");
+}
+
+// What a callback throws is an error like any other: the turn is taken back, and the next one does not know of it.
+TEST(LibraryCallbacks, WhatTheyThrowTakesTheTurnBack) {
+    Engine made = engine();
+    Session session = made.open_session().value();
+    ASSERT_TRUE(session.say("My name is Ada."));
+    const auto before = session.messages().value();
+    for (const bool at_once : {true, false}) {
+        GenerateOptions options;
+        int pieces = 0;
+        options.on_text = [&](std::string_view) -> bool {
+            if (at_once || ++pieces % 2 == 0) throw std::runtime_error("mine");
+            return true;
+        };
+        expect_refused(session.say(kStory, options).status(), StatusKind::Internal, {"callback"});
+        EXPECT_EQ(session.messages().value(), before);
+        expect_refused(session.chat({{"user", "I live in Oslo."}}, options).status(), StatusKind::Internal, {"callback"});
+        EXPECT_EQ(session.messages().value(), before);
+    }
+    GenerateOptions options;
+    options.on_progress = [](int64_t, int64_t) { throw 7; };
+    expect_refused(session.say(kStory, options).status(), StatusKind::Internal, {"callback"});
+    EXPECT_EQ(session.messages().value(), before);
     EXPECT_EQ(text_of(session.say("What is my name?")), "Your name is Ada.");
 }
 

@@ -63,6 +63,7 @@ typedef struct cellar_engine_options {
     int32_t threads, max_sessions, chunk, check_finite;
     int64_t context, cache_tokens;
     const char *cache_type, *cache_type_k, *cache_type_v; /* NULL: as "" */
+    const char* kv_budget;                                /* likewise */
 } cellar_engine_options;
 void cellar_engine_options_init(cellar_engine_options* options);
 
@@ -99,6 +100,7 @@ typedef struct cellar_session_options {
     size_t size;
     const char *system, *chat_template; /* NULL: as "" */
     int32_t thinking;                   /* 0, 1, or -1: the template's default */
+    int32_t overflow;                   /* 0 stop, 1 drop turns, 2 shift, 3 slide */
 } cellar_session_options;
 void cellar_session_options_init(cellar_session_options* options);
 
@@ -150,6 +152,20 @@ typedef struct cellar_answer_info {
 const char* cellar_answer_text(const cellar_answer* answer, size_t* length); /* lives as long as the answer; length may be NULL */
 const int32_t* cellar_answer_tokens(const cellar_answer* answer, size_t* count);
 void cellar_answer_get_info(const cellar_answer* answer, cellar_answer_info* out);
+/* How much of the prompt was not run again, from where, and why not more. Set size to sizeof(cellar_receipt) first: fields behind it stay as
+ * they are. Texts live as long as the answer. */
+typedef struct cellar_receipt {
+    size_t size;
+    int32_t reuse, source; /* source: 0 nothing, 1 the session, 2 a kept prefix */
+    int32_t pure;
+    int32_t cached_token, wanted_token; /* at first_difference; -1: none */
+    int64_t prompt, reused, first_difference;
+    double seconds_saved;
+    const char *before, *cached, *wanted; /* around first_difference, as it is */
+    const char* explanation;              /* one line for people, escaped */
+    int64_t forgotten_turns, forgotten_tokens;
+} cellar_receipt;
+cellar_code cellar_answer_get_receipt(const cellar_answer* answer, cellar_receipt* out, cellar_error* error);
 void cellar_answer_free(cellar_answer* answer);
 
 /* --- stopping: cellar_cancel_set from any thread or a signal handler ends the call after the step it is in. NULL: no memory. */

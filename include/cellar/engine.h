@@ -37,7 +37,7 @@ struct EngineInfo {
 struct GroupStats {
     int64_t blocks = 0;         // that there are
     int64_t blocks_used = 0;    // each counted once however many sessions share it
-    int64_t blocks_shared = 0;  // of these: by several sessions
+    int64_t blocks_shared = 0;  // of these: by several sessions or kept prefixes
     int64_t cells_filled = 0;   // one holds one token
     uint64_t block_bytes = 0;   // in all layers of the group
 };
@@ -47,6 +47,9 @@ struct CacheStats {
     uint64_t used_bytes = 0;   // of everything in use, tables and token logs included
     uint64_t table_bytes = 0;  // of these: fixed by the options
     int open_sessions = 0;
+    uint64_t ledger_bytes = 0;  // used_bytes and what steps need: all that kv_budget bounds
+    uint64_t budget_bytes = 0;  // that it may reach; 0: nobody knows how much memory there is
+    int64_t kept_tokens = 0;    // of kept prefixes, whether a session holds them too or not
 };
 
 // A handle, as a Model is.

@@ -22,15 +22,27 @@ struct EngineOptions {
     std::string cache_type_k = {};  // for keys only; empty: cache_type
     std::string cache_type_v = {};  // for values only; empty: cache_type
     int max_sessions = 4;           // open at once, [1, 65535]
-    int64_t cache_tokens = 0;       // room of all sessions together, what they share counted once; 0: one context
+    int64_t cache_tokens = 0;       // room of all sessions and of kept prefixes, what they share counted once; 0: what kv_budget has room for
     int chunk = 512;                // tokens of one step of a long prompt; does not change any result
     bool check_finite = false;      // look through every intermediate result; a number that is not finite is an error that names the layer
+    // Memory of the cache and of steps: "2GiB", "50%" of what this process may use; "" or "auto": 90 % of that, less the weights.
+    std::string kv_budget = {};
+};
+
+// What a conversation does when its context is full. Never let go are the system text and the message that is being answered. Behind what went
+// nothing is run again; it was computed in the presence of what went, and receipts say so (pure is false). The numbers are those of cellar.h.
+enum class Overflow {
+    Stop = 0,       // the answer ends there; a prompt that is too long is refused
+    DropTurns = 1,  // the oldest whole turns go, an eighth of the context at least
+    Shift = 2,      // the oldest tokens go, an eighth of the context: of turns, then of the answer itself
+    Slide = 3,      // the same, 32 tokens at a time
 };
 
 struct SessionOptions {
     std::string system = {};            // what the conversation begins with; empty: nothing
     std::string chat_template = {};     // instead of the model's own; empty: the model's
     std::optional<bool> thinking = {};  // the template's variable enable_thinking; unset: its default
+    Overflow overflow = Overflow::Stop;
 };
 
 // How a token is drawn: penalties, then greedy or top_k, typical_p, top_p, min_p, temperature, one draw. The same options and the same

@@ -4,7 +4,8 @@
 // Thread rule: one thread at a time for one Session; different sessions of one engine may live on different threads, and their calls wait for
 // each other. A session keeps its engine alive. Closed, moved-from and default sessions refuse everything, length 0.
 //
-// 1. What the cache holds of a prompt is not run again, and the answer is the one of a fresh run, bit for bit; its Receipt has the numbers.
+// 1. What the cache holds of a prompt, in this session or as a prefix that another one left, is not run again, and the answer is the one of a
+//    fresh run, bit for bit; its Receipt has the numbers.
 // 2. After an answer the session holds the prompt and all tokens of the answer but the last, which the next call runs.
 // 3. Full and Cancelled while a prompt is read leave the session at the last chunk that was done; an input error leaves it as it was.
 #include <cstdint>
@@ -25,12 +26,20 @@ struct Message {
     friend bool operator==(const Message&, const Message&) = default;
 };
 
+// Where what was reused came from. The numbers are those of cellar.h.
+enum class ReuseSource {
+    Nothing = 0,
+    Session = 1,  // the session held it
+    Kept = 2,     // a kept prefix: what this session or another one had once
+};
+std::string_view name(ReuseSource source);
+
 // How much of a prompt the cache already held, and why not more. The numbers are those of cellar.h.
 enum class ReuseReason {
-    Nothing = 0,       // the session was empty
+    Nothing = 0,       // neither the session nor a kept prefix has a first token in common with it
     All = 1,           // everything but the last token, whose logits are wanted
     Differs = 2,       // the token at first_difference is another one
-    Shorter = 3,       // the session held a beginning of the prompt and nothing else
+    Shorter = 3,       // what was found is a beginning of the prompt and nothing else
     Unrestorable = 4,  // the rows behind `reused` are gone: a window slid past them
 };
 std::string_view name(ReuseReason reason);
@@ -41,7 +50,19 @@ struct Receipt {
     int64_t first_difference = -1;  // position; -1: none
     ReuseReason reason = ReuseReason::Nothing;
     bool pure = true;            // what was reused is what a fresh run computes
-    double seconds_saved = 0.0;  // at the speed that the rest of the prompt was read with
+    double seconds_saved = 0.0;  // by the cost of reading that this engine has measured
+    ReuseSource source = ReuseSource::Nothing;
+    // Around first_difference, up to 8 tokens each, control tokens spelled: what stands before it, and what the cache and the prompt have from it on.
+    // As it is: text from anywhere, to be escaped before a terminal shows it.
+    std::string before, cached, wanted;
+    int32_t cached_token = -1, wanted_token = -1;  // at first_difference
+    std::string explanation;                       // all of this in one line for people, escaped
+};
+
+// What a conversation let go to make room, by SessionOptions::overflow.
+struct Forgotten {
+    int64_t turns = 0;  // that are gone as a whole
+    int64_t tokens = 0;
 };
 
 // Why an answer ended. The numbers are those of cellar.h.
@@ -61,6 +82,7 @@ struct Answer {
     StopReason stop = StopReason::EndOfTurn;
     Receipt receipt;
     Timings timings;
+    Forgotten forgotten;
 };
 
 class Session {
@@ -94,7 +116,7 @@ class Session {
     Result<int64_t> trim(int64_t n);
 
     [[nodiscard]] bool is_open() const { return state_ != nullptr; }
-    void close() { state_.reset(); }  // gives its cells back
+    void close() { state_.reset(); }  // gives its cells back; what is pure of them stays as a kept prefix until room is needed
 
   private:
     friend class Engine;

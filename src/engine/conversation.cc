@@ -1,10 +1,13 @@
 #include "engine/conversation.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "text/detokenizer.h"
 #include "text/template/json_input.h"
+#include "text/template/unicode.h"
 
 namespace cellar {
 namespace {
@@ -23,17 +26,30 @@ std::string spell_answer(const text::Tokenizer& words, const std::vector<int32_t
 
 }  // namespace
 
-std::vector<int32_t> encode_prompt(const text::Tokenizer& words, std::string_view prompt) {
+std::vector<int32_t> encode_prompt(const text::Tokenizer& words, std::string_view prompt, bool parse_special) {
     const std::string bos = spelling(words, words.bos());
     const bool has_bos = !bos.empty() && prompt.starts_with(bos);
-    return words.encode(prompt, {!has_bos, true});
+    return words.encode(prompt, {!has_bos, parse_special});
 }
 
 Conversation::Conversation(Engine& engine, ConversationOptions options, jinja::Template chat, SeqId seq)
-    : engine_(engine), options_(std::move(options)), template_(std::move(chat)), seq_(seq) {}
+    : engine_(engine), options_(std::move(options)), template_(std::move(chat)), seq_(seq) {
+    const text::Tokenizer& words = *engine_.model().tokenizer();
+    for (int32_t id = 0; id < words.size(); ++id) {
+        const bool only_when_asked = words.type(id) == text::TokenType::Control || words.type(id) == text::TokenType::Unknown;
+        if (only_when_asked && !words.piece(id).empty()) control_.emplace_back(words.piece(id));
+    }
+}
 
 Conversation::~Conversation() {
-    if (owns_seq_) engine_.cache().close(seq_);
+    if (!owns_seq_) return;
+    engine_.keep(seq_);
+    engine_.cache().close(seq_);
+}
+
+std::string Conversation::template_name(const Engine& engine, const ConversationOptions& options) {
+    if (!options.template_text) return "the chat template of " + engine.model().file().path();
+    return options.template_name.empty() ? "the chat template that was given" : options.template_name;
 }
 
 Result<jinja::Template> Conversation::parse(const Engine& engine, const ConversationOptions& options) {
@@ -44,7 +60,7 @@ Result<jinja::Template> Conversation::parse(const Engine& engine, const Conversa
                     model.file().path());
     const std::string& source = options.template_text ? *options.template_text : *model.chat_template();
     auto parsed = jinja::Template::parse(source);
-    if (!parsed) return fail("the chat template of {}: {}", model.file().path(), parsed.error().message);
+    if (!parsed) return fail("{}: {}", template_name(engine, options), parsed.error().message);
     return parsed;
 }
 
@@ -61,12 +77,24 @@ Result<std::unique_ptr<Conversation>> Conversation::make_on(Engine& engine, Conv
     return std::unique_ptr<Conversation>(new Conversation(engine, std::move(options), std::move(chat), seq));
 }
 
+Result<std::unique_ptr<Conversation>> Conversation::adopt(Engine& engine, ConversationOptions options, SeqId seq) {
+    auto made = make_on(engine, std::move(options), seq);
+    if (made) {
+        (*made)->owns_seq_ = true;
+    } else {
+        engine.cache().close(seq);
+    }
+    return made;
+}
+
 std::unique_ptr<Conversation> Conversation::copy_on(SeqId seq) const {
     std::unique_ptr<Conversation> copy(new Conversation(engine_, options_, template_, seq));
+    copy->settings_ = settings_;
     copy->messages_ = messages_;
     copy->text_ = text_;
     copy->tokens_ = tokens_;
     copy->marks_ = marks_;
+    copy->forgotten_messages_ = forgotten_messages_;
     return copy;
 }
 
@@ -85,19 +113,35 @@ Result<std::string> Conversation::render_with(const std::string& text) const {
     return render(messages);
 }
 
+// The template's text with contents[i] in place of what message i says; the system text, if there is one, is message 0.
 Result<std::string> Conversation::render(const std::vector<Message>& history) const {
+    if (const auto bad = jinja::invalid_utf8_at(options_.system)) return fail("the system text is not UTF-8 at byte {}", *bad);
+    for (const Message& message : history)
+        if (const auto bad = jinja::invalid_utf8_at(message.content)) return fail("the {}'s message is not UTF-8 at byte {}", message.role, *bad);
+    return render_as(history, contents_of(history));
+}
+
+std::vector<std::string> Conversation::contents_of(const std::vector<Message>& history) const {
+    std::vector<std::string> out;
+    if (!options_.system.empty()) out.push_back(options_.system);
+    for (const Message& message : history) out.push_back(message.content);
+    return out;
+}
+
+Result<std::string> Conversation::render_as(const std::vector<Message>& history, const std::vector<std::string>& contents) const {
     const text::Tokenizer& words = *engine_.model().tokenizer();
     nlohmann::ordered_json variables;
     auto& messages = variables["messages"] = nlohmann::ordered_json::array();
-    const auto add = [&](const std::string& role, const std::string& content) { messages.push_back({{"role", role}, {"content", content}}); };
-    if (!options_.system.empty()) add("system", options_.system);
-    for (const Message& message : history) add(message.role, message.content);
+    size_t next = 0;
+    const auto add = [&](const std::string& role) { messages.push_back({{"role", role}, {"content", contents[next++]}}); };
+    if (!options_.system.empty()) add("system");
+    for (const Message& message : history) add(message.role);
     variables["add_generation_prompt"] = true;
     variables["bos_token"] = spelling(words, words.bos());
     variables["eos_token"] = spelling(words, words.eos());
     if (options_.thinking) variables["enable_thinking"] = *options_.thinking;
     auto text = template_.render(variables);
-    if (!text) return fail("the chat template of {}: {}", engine_.model().file().path(), text.error().message);
+    if (!text) return fail("{}: {}", template_name(engine_, options_), text.error().message);
     return text;
 }
 
@@ -110,33 +154,85 @@ bool Conversation::can_cut_after(size_t tokens) const {
     return type == text::TokenType::Control || type == text::TokenType::UserDefined;
 }
 
-std::vector<int32_t> Conversation::tokens_of(const std::string& prompt) {
+// What people said of a prompt, where it spells control tokens; empty where it spells none, as nearly always.
+std::vector<TextSpan> Conversation::plain_parts(const std::string& prompt, const std::vector<Message>& history) const {
+    const std::vector<std::string> contents = contents_of(history);
+    const auto spells_control = [&](const std::string& content) {
+        return std::any_of(control_.begin(), control_.end(), [&](const std::string& piece) { return content.find(piece) != std::string::npos; });
+    };
+    if (std::none_of(contents.begin(), contents.end(), spells_control)) return {};
+    std::vector<std::string> marks;
+    for (size_t i = 0; i < contents.size(); ++i) marks.push_back(content_mark(i));
+    const auto skeleton = render_as(history, marks);
+    if (!skeleton) return {};
+    return plain_spans(prompt, *skeleton, contents).value_or(std::vector<TextSpan>());
+}
+
+// Tokens of the text from `begin` on. In plain parts nothing becomes a control token.
+std::vector<int32_t> Conversation::encode_from(size_t begin, const std::string& prompt, const std::vector<TextSpan>& plain) const {
     const text::Tokenizer& words = *engine_.model().tokenizer();
+    const std::string_view text = prompt;
+    std::vector<int32_t> out;
+    const auto add = [&](size_t end, bool is_plain) {
+        if (end <= begin) return;
+        const std::string_view part = text.substr(begin, end - begin);
+        const std::vector<int32_t> ids = begin == 0 ? encode_prompt(words, part, !is_plain) : words.encode(part, {false, !is_plain});
+        out.insert(out.end(), ids.begin(), ids.end());
+        begin = end;
+    };
+    for (const TextSpan& span : plain) {
+        add(span.begin, false);
+        add(span.end, true);
+    }
+    add(text.size(), false);
+    return out;
+}
+
+Result<std::vector<int32_t>> Conversation::encode_with(const std::string& text) const {
+    std::vector<Message> messages = messages_;
+    messages.push_back({"user", text});
+    CELLAR_TRY(const std::string prompt, render(messages));
+    return encode_from(0, prompt, plain_parts(prompt, messages));
+}
+
+void Conversation::tokens_of(const std::string& prompt, const std::vector<Message>& history) {
+    const std::vector<TextSpan> plain = plain_parts(prompt, history);
     const auto fits = [&](const Mark& mark) {
         return can_cut_after(mark.tokens) && prompt.compare(0, mark.text, text_, 0, mark.text) == 0 && prompt.size() >= mark.text;
     };
     while (!marks_.empty() && !fits(marks_.back())) marks_.pop_back();
     if (marks_.empty()) {
-        tokens_ = encode_prompt(words, prompt);
+        tokens_ = encode_from(0, prompt, plain);
     } else {
         tokens_.resize(marks_.back().tokens);
-        const std::vector<int32_t> rest = words.encode(std::string_view(prompt).substr(marks_.back().text), {false, true});
+        const std::vector<int32_t> rest = encode_from(marks_.back().text, prompt, plain);
         tokens_.insert(tokens_.end(), rest.begin(), rest.end());
     }
     text_ = prompt;
     marks_.push_back({text_.size(), tokens_.size()});
-    return tokens_;
 }
 
 Result<Answer> Conversation::answer(const GenerateOptions& options, const TakeText& take, const Cancel* cancel, const Progress& progress) {
+    forgotten_ = {};
+    answer_gone_ = 0;
     CELLAR_TRY(const std::string prompt, render());
-    const std::vector<int32_t> tokens = tokens_of(prompt);
-    CELLAR_TRY(Answer answer, generate(engine_, seq_, tokens, options, take, cancel, progress));
-    messages_.push_back({"assistant", answer.text});
-    tokens_.insert(tokens_.end(), answer.tokens.begin(), answer.tokens.end());
-    text_ += spell_answer(*engine_.model().tokenizer(), answer.tokens);
+    tokens_of(prompt, messages_);
+    CELLAR_TRY_VOID(fit());
+    GenerateOptions inner = options;
+    inner.make_room = [this](std::span<const int32_t> so_far) { return make_room(so_far); };
+    auto result = generate(engine_, seq_, std::vector<int32_t>(tokens_), inner, take, cancel, progress);
+    // The context suffices, but cells or budget do not: then the oldest turns go all the same.
+    const auto is_full = [&] { return !result && result.error().kind == ErrorKind::Full && options_.overflow != Overflow::Stop; };
+    while (is_full() && forget(tokens_to_free(engine_, Overflow::DropTurns)) > 0)
+        result = generate(engine_, seq_, std::vector<int32_t>(tokens_), inner, take, cancel, progress);
+    if (!result) return result;
+    const std::vector<int32_t> left(result->tokens.begin() + static_cast<std::ptrdiff_t>(answer_gone_), result->tokens.end());
+    messages_.push_back({"assistant", remembered(*result, options)});
+    tokens_.insert(tokens_.end(), left.begin(), left.end());
+    text_ += spell_answer(*engine_.model().tokenizer(), left);
     marks_.push_back({text_.size(), tokens_.size()});
-    return answer;
+    result->forgotten = forgotten_;
+    return result;
 }
 
 Result<Answer> Conversation::say(std::string text, const GenerateOptions& options, const TakeText& take, const Cancel* cancel,
@@ -173,10 +269,13 @@ Result<Answer> Conversation::reply(std::vector<Message> messages, const Generate
     for (size_t i = 0; i < messages.size(); ++i)
         if (messages[i].role == "system")
             return fail("message {} of the conversation is a system message; only the first one may be", i + (has_system ? 1 : 0));
+    const std::vector<Message> former = forgotten_messages_;
+    skip_forgotten(messages);
     std::swap(options_.system, system);
     std::swap(messages_, messages);
     auto result = answer(options, take, cancel, progress);
     if (!result) {
+        forgotten_messages_ = former;
         std::swap(options_.system, system);
         std::swap(messages_, messages);
     }
@@ -189,6 +288,7 @@ std::string Conversation::state() const {
     out["system"] = options_.system;
     auto& messages = out["messages"] = nlohmann::ordered_json::array();
     for (const Message& message : messages_) messages.push_back({{"role", message.role}, {"content", message.content}});
+    out["settings"] = settings_;
     out["text"] = text_;
     auto& marks = out["marks"] = nlohmann::ordered_json::array();
     for (const Mark& mark : marks_) marks.push_back({mark.text, mark.tokens});
@@ -210,24 +310,34 @@ Result<void> Conversation::resume(const std::string& state) {
         const std::vector<int32_t> last = json.at("last_tokens");
         const size_t count = json.at("tokens");
         const auto held = static_cast<size_t>(engine_.cache().length(seq_));
-        if (count < last.size() || count - last.size() > held) return refuse("its rows are missing");
-        std::vector<Token> stored(count - last.size());
+        if (count < last.size()) return refuse("it has fewer tokens than it says");
+        const bool whole = count - last.size() <= held;
+        std::vector<Token> stored(std::min(count - last.size(), held));
         engine_.cache().copy_tokens(seq_, {0, static_cast<int32_t>(stored.size())}, stored);
         std::vector<int32_t> tokens;
         for (const Token& token : stored) tokens.push_back(token.id);
         for (const int32_t id : last) {
             if (id < 0 || id >= engine_.model().config().vocabulary) return refuse("a token is outside the vocabulary");
-            tokens.push_back(id);
+            if (whole) tokens.push_back(id);
         }
         std::vector<Mark> marks;
         for (const auto& mark : json.at("marks")) {
             const Mark former = marks.empty() ? Mark{} : marks.back();
             marks.push_back({mark.at(0), mark.at(1)});
             if (marks.back().text < former.text || marks.back().tokens < former.tokens) return refuse("its marks are out of order");
-            if (marks.back().text > text.size() || marks.back().tokens > tokens.size()) return refuse("a mark is outside its text");
+            if (marks.back().text > text.size() || marks.back().tokens > count) return refuse("a mark is outside its text");
         }
+        // Text without its tokens is cut into tokens anew.
+        while (!marks.empty() && marks.back().tokens > tokens.size()) marks.pop_back();
+        if (!whole) {
+            text.resize(marks.empty() ? 0 : marks.back().text);
+            tokens.resize(marks.empty() ? 0 : marks.back().tokens);
+        }
+        std::map<std::string, std::string> settings;
+        if (json.contains("settings")) settings = json.at("settings").get<std::map<std::string, std::string>>();
         std::string system = json.at("system");
         options_.system = std::move(system);
+        settings_ = std::move(settings);
         messages_ = std::move(messages);
         text_ = std::move(text);
         tokens_ = std::move(tokens);
@@ -240,23 +350,35 @@ Result<void> Conversation::resume(const std::string& state) {
 
 Result<std::unique_ptr<Conversation>> Conversation::fork() const {
     CELLAR_TRY(const SeqId seq, engine_.cache().fork(seq_, engine_.cache().length(seq_)));
-    std::unique_ptr<Conversation> out(new Conversation(engine_, options_, template_, seq));
-    out->messages_ = messages_;
-    out->text_ = text_;
-    out->tokens_ = tokens_;
-    out->marks_ = marks_;
+    std::unique_ptr<Conversation> out = copy_on(seq);
+    out->owns_seq_ = true;
     return out;
 }
 
+int Conversation::turns() const {
+    return static_cast<int>(std::count_if(messages_.begin(), messages_.end(), [](const Message& message) { return message.role == "user"; }));
+}
+
+void Conversation::rewind(int turns) {
+    CHECK_GE(turns, 0);
+    int seen = 0;
+    const auto end =
+        std::find_if(messages_.begin(), messages_.end(), [&](const Message& message) { return message.role == "user" && seen++ == turns; });
+    messages_.erase(end, messages_.end());
+}
+
 bool Conversation::undo() {
-    if (messages_.empty()) return false;
-    while (!messages_.empty() && messages_.back().role == "assistant") messages_.pop_back();
-    if (!messages_.empty()) messages_.pop_back();
+    if (turns() == 0) return false;
+    rewind(turns() - 1);
     return true;
 }
 
 void Conversation::clear() {
     messages_.clear();
+    forgotten_messages_.clear();
+    // Whoever needs the room has it now; until then the next conversation with this system text finds its rows.
+    engine_.keep(seq_);
+    engine_.cache().trim(seq_, 0);
 }
 
 void Conversation::set_system(std::string text) {

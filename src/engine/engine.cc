@@ -3,17 +3,17 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/units.h"
+#include "engine/budget.h"
 
 namespace cellar {
 namespace {
 
-constexpr int64_t kSmallestContext = 256;  // below this an automatic context is no help to anybody
-constexpr double kShareOfMemory = 0.9;
 constexpr size_t kMostGraphs = 24;
 constexpr int kBlock = 32;
 
@@ -47,15 +47,33 @@ class Pages {
     size_t bytes_ = 0;
 };
 
-kv::CacheLimits limits_of(int64_t context, const EngineOptions& options) {
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+kv::CacheLimits limits_of(const EngineOptions& options) {
     kv::CacheLimits limits;
-    limits.context = context;
+    limits.context = options.context;
     limits.cells = options.cells;
     limits.block = kBlock;
     limits.max_seqs = options.max_seqs;
     limits.max_step_tokens = options.chunk;
     limits.poison = options.poison;
     return limits;
+}
+
+// One engine has one model, which never changes; so the name of the model stands for its weights.
+std::string root_of(const Engine& engine) {
+    std::string out = engine.model().file().path();
+    for (const model::Rope& rope : engine.ropes()) {
+        out += fmt::format("|rope {:a}", rope.magnitude);
+        for (const double f : rope.frequency) out += fmt::format(" {:a}", f);
+    }
+    for (const kv::GroupSpec& group : engine.cache().spec().groups)
+        for (const kv::RowSpec& row : group.rows) out += fmt::format("|{} {}x{} {}", row.name, row.heads, row.width, kv::name(row.format));
+    return out;
 }
 
 }  // namespace
@@ -95,35 +113,35 @@ Result<std::unique_ptr<Engine>> Engine::make(std::shared_ptr<const model::Model>
 
 Result<void> Engine::start() {
     const model::Network& network = model_->network();
-    const int64_t trained = network.config.context;
     CELLAR_TRY(kv::CacheSpec spec, model::plan_cache(network, options_.formats));
     if (options_.context < 0 || options_.context > (int64_t{1} << 30))
         return fail("--ctx is {}, but must lie in [1, {}], or be 0 for automatic", options_.context, int64_t{1} << 30);
-    context_ = options_.context;
-    if (context_ == 0) {
-        // As much of the trained length as fits beside the weights.
-        context_ = trained;
-        const std::optional<uint64_t> memory = usable_memory();
-        const double available = memory ? static_cast<double>(*memory) * kShareOfMemory - static_cast<double>(model_->weight_bytes()) : 0.0;
-        while (memory && context_ > kSmallestContext) {
-            CELLAR_TRY(const size_t bytes, cache_bytes(spec, context_));
-            if (static_cast<double>(bytes) <= available) break;
-            context_ = std::max(kSmallestContext, context_ * 7 / 8);
-        }
-        if (context_ < trained)
-            notes_.push_back(fmt::format("context {} of the {} tokens the model was trained for: more does not fit into memory", context_, trained));
-    } else if (context_ > trained) {
-        notes_.push_back(
-            fmt::format("context {} is longer than the {} tokens the model was trained for: answers may get worse behind them", context_, trained));
-    }
     options_.max_outputs = std::clamp(options_.max_outputs, 1, options_.chunk);
+    BudgetRequest request;
+    request.limits = limits_of(options_);
+    request.trained = network.config.context;
+    request.budget = options_.budget_bytes;
+    CELLAR_TRY(request.transients, transients_of(options_.context != 0 ? options_.context : network.config.context));
+    request.weights = model_->unread_bytes();
+    request.memory = usable_memory();
+    CELLAR_TRY(BudgetPlan plan, plan_budget(spec, request));
+    context_ = plan.limits.context;
+    budget_ = plan.budget;
+    budget_summary_ = std::move(plan.summary);
+    notes_ = std::move(plan.notes);
+    graphs_.clear();  // of another context, perhaps
+    graphs_built_ = 0;
+    ropes_.clear();
     for (const model::RopeConfig& rope : network.ropes) {
         ropes_.push_back(model::resolve(rope, context_));
         if (rope.scaling == model::RopeConfig::Scaling::LongRope && !rope.long_factors.empty())
             notes_.push_back(fmt::format("rope: {} factors (context {}, original {})", ropes_.back().long_regime ? "long" : "short", context_,
                                          rope.original_context));
     }
-    CELLAR_TRY(cache_, kv::Cache::make(std::move(spec), limits_of(context_, options_)));
+    CELLAR_TRY(cache_, kv::Cache::make(std::move(spec), plan.limits));
+    index_ = std::make_unique<kv::Index>(*cache_);
+    cache_->set_reclaim([this](size_t bytes) { return reclaim(bytes); });
+    root_ = root_of(*this);
     const auto chunk = static_cast<size_t>(options_.chunk);
     ids_.reserve(chunk);
     output_rows_.reserve(chunk);
@@ -136,6 +154,30 @@ Result<void> Engine::start() {
     const size_t scratch = graph::scratch_bytes(longest, ops_, context_, team_.size());
     if (!memory_->scratch.reserve(scratch)) return fail(ErrorKind::System, "no address space for {} of scratch", format_bytes(scratch));
     return {};
+}
+
+// Of the longest step, behind a sequence of this length.
+Result<size_t> Engine::transients_of(int64_t context) {
+    ropes_.clear();
+    for (const model::RopeConfig& rope : model_->network().ropes) ropes_.push_back(model::resolve(rope, context));
+    const graph::Graph& longest = graph({options_.chunk, options_.max_outputs});
+    return longest.workspace_bytes + graph::scratch_bytes(longest, ops_, context, team_.size());
+}
+
+// Lets go of kept prefixes. What it lets go is weighed by what this engine needs to read a prompt.
+size_t Engine::reclaim(size_t bytes) {
+    index_->set_cost(prefill_meter_.cost());
+    return index_->evict(bytes, seconds_since(started_));
+}
+
+Result<size_t> Engine::estimate(std::span<const int64_t> lengths) const {
+    CELLAR_TRY(const size_t cache, estimate_cache(lengths));
+    return cache + transient_bytes();
+}
+
+Result<size_t> Engine::estimate_cache(std::span<const int64_t> lengths) const {
+    CELLAR_TRY(const kv::Estimate cache, kv::estimate(cache_->spec(), cache_->limits(), lengths));
+    return cache.peak_bytes;
 }
 
 size_t Engine::transient_bytes() const {
@@ -195,7 +237,10 @@ Result<std::span<const float>> Engine::append(SeqId seq, std::span<const int32_t
         for (int64_t i = 0; i < count; ++i) tokens_.push_back({ids[static_cast<size_t>(at + i)], static_cast<int32_t>(rotary++)});
         const bool last = at + count == total;
         const kv::Append append{seq, tokens_};
+        const int32_t from = cache_->length(seq);
+        const Clock::time_point start = Clock::now();
         CELLAR_TRY(const ops::Mat logits, run({&append, 1}, last ? Want::Last : Want::Nothing));
+        if (count > 1) prefill_meter_.add(from, from + static_cast<int32_t>(count), seconds_since(start));
         at += count;
         if (progress) progress(at, total);
         if (last) return std::span<const float>(logits.data, static_cast<size_t>(logits.cols));

@@ -3,6 +3,7 @@
 //
 // Thread rule: one thread owns an Engine. Another thread may set a Cancel.
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <span>
@@ -11,8 +12,10 @@
 
 #include "base/result.h"
 #include "base/thread_team.h"
+#include "engine/prefill_meter.h"
 #include "graph/walk.h"
 #include "kv/cache.h"
+#include "kv/index.h"
 #include "model/cache_plan.h"
 #include "model/model.h"
 
@@ -25,7 +28,8 @@ struct EngineOptions {
     int chunk = 512;      // tokens of one step of a long prompt
     int max_outputs = 1;  // most rows of logits that one step gives
     int max_seqs = 4;
-    int64_t cells = 0;               // of each group; 0: as many as one sequence of `context` needs
+    int64_t cells = 0;               // of each group; 0: what the budget has room for
+    size_t budget_bytes = 0;         // of cache and transients; 0: 90 % of what the process may use, less the weights
     bool check_finite = false;       // look through every result and name the layer whose numbers went wrong
     bool reference_kernels = false;  // slow, obvious arithmetic
     bool poison = false;             // tests: cells that nobody may see hold NaN
@@ -52,10 +56,22 @@ class Engine {
     [[nodiscard]] const std::shared_ptr<const model::Model>& shared_model() const { return model_; }
     [[nodiscard]] kv::Cache& cache() { return *cache_; }
     [[nodiscard]] const kv::Cache& cache() const { return *cache_; }
+    // Kept prefixes. Steps that run out of cells or budget evict from it before full is an answer.
+    [[nodiscard]] kv::Index& index() { return *index_; }
+    [[nodiscard]] const kv::Index& index() const { return *index_; }
+    // What rows of this engine depend on beside tokens: the root under which prefixes are kept. Its model never changes.
+    [[nodiscard]] const std::string& root() const { return root_; }
+    // Keeps what is pure of a sequence, for whoever begins alike. Returns the length that a later prompt can reach.
+    int32_t keep(SeqId seq) { return index_->keep(root_, seq, cache_->length(seq)); }
+    // What reading prompts has cost so far.
+    [[nodiscard]] const PrefillMeter& prefill_meter() const { return prefill_meter_; }
+
     [[nodiscard]] int64_t context() const { return context_; }
     [[nodiscard]] int threads() const { return team_.size(); }
     [[nodiscard]] const EngineOptions& options() const { return options_; }
     [[nodiscard]] const std::vector<model::Rope>& ropes() const { return ropes_; }
+    // One line about budget_bytes() and what there is room for.
+    [[nodiscard]] const std::string& budget_summary() const { return budget_summary_; }
     // What was decided at the start and is worth a line: context, rope regime, formats.
     [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
@@ -83,12 +99,21 @@ class Engine {
 
     // Bytes besides weights and cache: the workspace and the scratch of kernels.
     [[nodiscard]] size_t transient_bytes() const;
+    // The one account of memory besides weights: live cells, kept prefixes, tables, transients. It never exceeds budget_bytes().
+    [[nodiscard]] size_t ledger_bytes() const { return cache_->ledger_bytes() + transient_bytes(); }
+    [[nodiscard]] size_t budget_bytes() const { return budget_; }  // 0: no limit is known
+    // What the ledger is at its highest while sequences of these lengths are read, and nothing else is there, to the byte: the allocator in a
+    // dry run. With transients, and without.
+    [[nodiscard]] Result<size_t> estimate(std::span<const int64_t> lengths) const;
+    [[nodiscard]] Result<size_t> estimate_cache(std::span<const int64_t> lengths) const;
 
   private:
     Engine(std::shared_ptr<const model::Model> model, const EngineOptions& options, int threads);
     enum class Want { Nothing, Last, All };
     Result<ops::Mat> run(std::span<const kv::Append> appends, Want want);
     Result<void> start();
+    Result<size_t> transients_of(int64_t context);
+    size_t reclaim(size_t bytes);
 
     struct Memory;
     std::shared_ptr<const model::Model> model_;
@@ -98,6 +123,11 @@ class Engine {
     ThreadTeam team_;
     std::vector<model::Rope> ropes_;
     std::unique_ptr<kv::Cache> cache_;
+    std::unique_ptr<kv::Index> index_;
+    std::string root_;
+    size_t budget_ = 0;
+    std::string budget_summary_;
+    PrefillMeter prefill_meter_;
     std::vector<std::string> notes_;
     std::vector<std::unique_ptr<graph::Graph>> graphs_;
     int64_t graphs_built_ = 0;
@@ -107,6 +137,7 @@ class Engine {
     std::vector<int32_t> ids_;          // [chunk]
     std::vector<int32_t> output_rows_;  // [chunk]
     std::vector<Token> tokens_;         // [chunk]
+    std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
 
 // Bytes that the cache of this plan takes when one sequence fills `context` positions.

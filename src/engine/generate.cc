@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <optional>
 
 #include "base/check.h"
+#include "base/quote.h"
 #include "engine/stop_strings.h"
 #include "text/detokenizer.h"
 
@@ -17,28 +19,107 @@ double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Trims the sequence to what the prompt begins with, but leaves at least one token to run.
-Receipt keep_prefix(kv::Cache& cache, SeqId seq, std::span<const int32_t> prompt) {
-    Receipt receipt;
-    receipt.prompt = static_cast<int32_t>(prompt.size());
-    const int32_t length = cache.length(seq);
-    const int32_t common = cache.common_prefix(seq, prompt);
-    const int32_t wanted = std::min(common, receipt.prompt - 1);
-    receipt.reused = cache.trim(seq, wanted);
-    receipt.pure = cache.pure(seq) >= receipt.reused;
-    if (length == 0) {
-        receipt.reason = Receipt::Reason::Nothing;
-    } else if (receipt.reused < wanted) {
+Receipt::Part part_of(const Engine& engine, std::vector<int32_t> tokens) {
+    Receipt::Part out;
+    const text::Tokenizer* words = engine.model().tokenizer();
+    if (words != nullptr) {
+        std::vector<int32_t> known;
+        std::copy_if(tokens.begin(), tokens.end(), std::back_inserter(known), [&](int32_t id) { return id < words->size(); });
+        out.text = words->decode(known, true);
+    } else {
+        for (const int32_t id : tokens) out.text += fmt::format("{}{}", out.text.empty() ? "" : " ", id);
+    }
+    out.tokens = std::move(tokens);
+    return out;
+}
+
+std::vector<int32_t> ids_of(std::span<const Token> tokens) {
+    std::vector<int32_t> out;
+    for (const Token& token : tokens) out.push_back(token.id);
+    return out;
+}
+
+// What was found of a prompt: `common` tokens, and what came behind them.
+struct Match {
+    int32_t common = 0;
+    std::vector<Token> behind;
+};
+
+Match match_in_sequence(const kv::Cache& cache, SeqId seq, std::span<const int32_t> prompt) {
+    Match out;
+    out.common = cache.common_prefix(seq, prompt);
+    const int32_t end = std::min(cache.length(seq), out.common + Receipt::kNeighbours);
+    out.behind.resize(static_cast<size_t>(end - out.common));
+    cache.copy_tokens(seq, {out.common, end}, out.behind);
+    return out;
+}
+
+void explain_match(const Engine& engine, std::span<const int32_t> prompt, const Match& match, Receipt& receipt) {
+    const int32_t wanted = std::min(match.common, receipt.prompt - 1);
+    if (receipt.reused < wanted) {
         receipt.reason = Receipt::Reason::Unrestorable;
-    } else if (common >= receipt.prompt - 1) {
+    } else if (match.common >= receipt.prompt - 1) {
         receipt.reason = Receipt::Reason::All;
-    } else if (common == length) {
-        receipt.reason = Receipt::Reason::Shorter;
+    } else if (match.behind.empty()) {
+        receipt.reason = match.common == 0 ? Receipt::Reason::Nothing : Receipt::Reason::Shorter;
     } else {
         receipt.reason = Receipt::Reason::Differs;
-        receipt.first_difference = common;
+        receipt.first_difference = match.common;
+        const auto at = static_cast<size_t>(match.common);
+        const size_t before = std::min<size_t>(at, Receipt::kNeighbours);
+        const auto slice = [&](size_t from, size_t to) {
+            return std::vector<int32_t>(prompt.begin() + static_cast<std::ptrdiff_t>(from), prompt.begin() + static_cast<std::ptrdiff_t>(to));
+        };
+        receipt.before = part_of(engine, slice(at - before, at));
+        receipt.cached = part_of(engine, ids_of(match.behind));
+        receipt.wanted = part_of(engine, slice(at, std::min(prompt.size(), at + Receipt::kNeighbours)));
     }
+}
+
+// Makes the sequence hold the longest beginning of the prompt that it or a kept prefix has, but leaves at least one token to run.
+Receipt take_prefix(Engine& engine, SeqId seq, std::span<const int32_t> prompt) {
+    kv::Cache& cache = engine.cache();
+    kv::Index& index = engine.index();
+    std::vector<Token> tokens;
+    tokens.reserve(prompt.size());
+    for (const int32_t id : prompt) tokens.push_back({id, static_cast<int32_t>(tokens.size()), 0});
+    Receipt receipt;
+    receipt.prompt = static_cast<int32_t>(prompt.size());
+    Match match = match_in_sequence(cache, seq, prompt);
+    const int32_t own = cache.restorable(seq, std::min(match.common, receipt.prompt - 1));
+    const kv::Index::Hit kept = index.find(engine.root(), tokens);
+    if (kept.length > own || (kept.length == own && cache.pure(seq) < own)) {
+        engine.keep(seq);
+        match = {kept.matched, index.continuation(engine.root(), tokens, Receipt::kNeighbours)};
+        receipt.reused = index.take_into(engine.root(), tokens, seq).length;
+        receipt.source = Receipt::Source::Kept;
+    } else {
+        receipt.reused = cache.trim(seq, own);
+        if (receipt.reused > 0) receipt.source = Receipt::Source::Sequence;
+    }
+    receipt.pure = cache.pure(seq) >= receipt.reused;
+    explain_match(engine, prompt, match, receipt);
     return receipt;
+}
+
+// Models whose layers forget keep a prefix only where somebody stopped: one token before the end, since a hit needs one to run.
+Result<std::span<const float>> read_prompt(Engine& engine, SeqId seq, std::span<const int32_t> missing, const Cancel* cancel,
+                                           const Progress& progress) {
+    if (!engine.index().needs_marks() || missing.size() < 2) return engine.append(seq, missing, cancel, progress);
+    const auto all = static_cast<int64_t>(missing.size());
+    const auto count_from = [&](int64_t before) -> Progress {
+        if (!progress) return {};
+        return [&, before](int64_t done, int64_t) { progress(before + done, all); };
+    };
+    if (auto read = engine.append(seq, missing.first(missing.size() - 1), cancel, count_from(0)); !read) return read;
+    engine.keep(seq);
+    return engine.append(seq, missing.last(1), cancel, count_from(all - 1));
+}
+
+double saved_seconds(const Engine& engine, const Answer& answer) {
+    const PrefillMeter& meter = engine.prefill_meter();
+    if (meter.has_measured()) return meter.cost().seconds(0, answer.receipt.reused);
+    return answer.timings.prompt_seconds / static_cast<double>(answer.timings.prompt_tokens) * answer.receipt.reused;
 }
 
 Result<void> check_prompt(const Engine& engine, std::span<const int32_t> prompt) {
@@ -83,9 +164,12 @@ class Writer {
             if (stops_.stopped()) return StopReason::StopString;
             if (cancel_ != nullptr && cancel_->load(std::memory_order_relaxed)) return StopReason::Cancelled;
             if (options_.max_tokens >= 0 && static_cast<int64_t>(answer.tokens.size()) >= options_.max_tokens) return StopReason::MaxTokens;
-            if (engine_.cache().length(seq_) >= engine_.context()) return StopReason::Context;
-            auto next = engine_.append(seq_, std::span<const int32_t>(&id, 1));
-            if (!next && next.error().kind == ErrorKind::Full) return StopReason::Context;
+            auto next = run(id, answer);
+            if (!next && next.error().kind == ErrorKind::Full) {
+                answer.full = engine_.cache().length(seq_) >= engine_.context() ? fmt::format("the context of {} tokens is full", engine_.context())
+                                                                                : std::move(next.error().message);
+                return StopReason::Context;
+            }
             if (!next) return pass(std::move(next));
             logits = *next;
             ++answer.timings.generated_tokens;
@@ -100,6 +184,13 @@ class Writer {
     }
 
   private:
+    // The logits behind a token, for which room is made as long as that can be done.
+    Result<std::span<const float>> run(int32_t id, const Answer& answer) {
+        while (true) {
+            auto logits = engine_.append(seq_, std::span<const int32_t>(&id, 1));
+            if (logits || logits.error().kind != ErrorKind::Full || !options_.make_room || !options_.make_room(answer.tokens)) return logits;
+        }
+    }
     bool show(const std::string& text, Answer& answer) { return deliver(stops_.push(text), answer); }
     bool deliver(const std::string& text, Answer& answer) {
         answer.text += text;
@@ -137,6 +228,44 @@ std::string_view name(Receipt::Reason reason) {
     return "?";
 }
 
+std::string_view name(Receipt::Source source) {
+    switch (source) {
+        case Receipt::Source::Nothing:
+            return "nothing";
+        case Receipt::Source::Sequence:
+            return "sequence";
+        case Receipt::Source::Kept:
+            return "kept";
+    }
+    return "?";
+}
+
+std::string explain(const Receipt& r) {
+    std::string out = fmt::format("reused {} of {} tokens", r.reused, r.prompt);
+    if (r.reused > 0)
+        out += fmt::format(" ({}, {})", r.source == Receipt::Source::Kept ? "kept prefix" : "this sequence", r.pure ? "pure" : "coloured");
+    switch (r.reason) {
+        case Receipt::Reason::Nothing:
+            out += ": nothing in the cache begins like it";
+            break;
+        case Receipt::Reason::All:
+            out += ": all but the last, whose logits are wanted";
+            break;
+        case Receipt::Reason::Differs:
+            out += fmt::format(": at token {}, behind {}, the cache has {} and the prompt {}", r.first_difference, quoted(r.before.text),
+                               quoted(r.cached.text), quoted(r.wanted.text));
+            break;
+        case Receipt::Reason::Shorter:
+            out += ": the rest is new";
+            break;
+        case Receipt::Reason::Unrestorable:
+            out += ": a window slid past the rows that more would need";
+            break;
+    }
+    if (r.reused > 0) out += fmt::format("; {:.2f} s saved", r.seconds_saved);
+    return out;
+}
+
 std::string_view name(StopReason reason) {
     switch (reason) {
         case StopReason::EndOfTurn:
@@ -158,18 +287,20 @@ Result<Answer> generate(Engine& engine, SeqId seq, std::span<const int32_t> prom
     CELLAR_TRY_VOID(check(options.sampler));
     CELLAR_TRY_VOID(check_prompt(engine, prompt));
     Answer answer;
-    answer.receipt = keep_prefix(engine.cache(), seq, prompt);
+    answer.receipt = take_prefix(engine, seq, prompt);
     const std::span<const int32_t> missing = prompt.subspan(static_cast<size_t>(answer.receipt.reused));
     auto start = Clock::now();
-    CELLAR_TRY(const std::span<const float> logits, engine.append(seq, missing, cancel, progress));
+    CELLAR_TRY(const std::span<const float> logits, read_prompt(engine, seq, missing, cancel, progress));
     answer.timings.prompt_seconds = seconds_since(start);
     answer.timings.prompt_tokens = static_cast<int64_t>(missing.size());
-    answer.receipt.seconds_saved = answer.timings.prompt_seconds / static_cast<double>(missing.size()) * answer.receipt.reused;
+    answer.receipt.seconds_saved = saved_seconds(engine, answer);
     start = Clock::now();
     Writer writer(engine, seq, prompt, options, take, cancel);
     CELLAR_TRY(answer.stop, writer.write(logits, answer));
     writer.finish(answer);
     answer.timings.generate_seconds = seconds_since(start);
+    if (options.failed && options.failed()) return fail(ErrorKind::Cancelled, "the answer was ended by an error of whoever took it");
+    engine.keep(seq);
     return answer;
 }
 

@@ -5,24 +5,24 @@
 namespace cellar::model {
 namespace {
 
-Result<kv::RowFormat> parse(std::string_view text, std::string_view where) {
-    if (const auto format = kv::parse_row_format(text)) return *format;
-    return fail("{} is '{}', which is no cache format; known are f32, f16, bf16, q8_0 (spelled exactly so)", where, text);
-}
-
 Result<kv::RowFormat> choose(const CacheRequest& request, const std::string& own, std::string_view own_flag) {
-    if (!own.empty()) return parse(own, own_flag);
-    if (!request.type.empty()) return parse(request.type, "--cache-type");
-    if (!request.environment.empty()) return parse(request.environment, "CELLAR_CACHE_TYPE");
+    if (!own.empty()) return parse_cache_format(own, own_flag);
+    if (!request.type.empty()) return parse_cache_format(request.type, "--cache-type");
+    if (!request.environment.empty()) return parse_cache_format(request.environment, "CELLAR_CACHE_TYPE");
     return kv::RowFormat::F16;
 }
 
 }  // namespace
 
+Result<kv::RowFormat> parse_cache_format(std::string_view name, std::string_view where) {
+    if (const auto format = kv::parse_row_format(name)) return *format;
+    return fail("{} is '{}', which is no cache format; known are f32, f16, bf16, q8_0 (spelled exactly so)", where, name);
+}
+
 Result<CacheFormats> choose_cache_formats(const CacheRequest& request) {
     CacheFormats out;
     // A wrong general name is refused even where both special ones are given.
-    if (!request.type.empty()) CELLAR_TRY_VOID(parse(request.type, "--cache-type").map([](auto) {}));
+    if (!request.type.empty()) CELLAR_TRY_VOID(parse_cache_format(request.type, "--cache-type").map([](auto) {}));
     CELLAR_TRY(out.k, choose(request, request.type_k, "--cache-type-k"));
     CELLAR_TRY(out.v, choose(request, request.type_v, "--cache-type-v"));
     return out;

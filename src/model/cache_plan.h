@@ -22,6 +22,9 @@ struct CacheFormats {
     kv::RowFormat v = kv::RowFormat::F16;
 };
 
+// The format of this name. `where` is the flag, variable or option that it came from.
+Result<kv::RowFormat> parse_cache_format(std::string_view name, std::string_view where);
+
 // Default f16. Unknown names are refused with the list, and with the flag or variable that they came from.
 Result<CacheFormats> choose_cache_formats(const CacheRequest& request);
 

@@ -1,5 +1,7 @@
 #include "model/model.h"
 
+#include <algorithm>
+
 #include "model/packer.h"
 #include "model/vocabulary_from_gguf.h"
 
@@ -44,6 +46,12 @@ uint64_t Model::weight_bytes() const {
     uint64_t sum = 0;
     for (const gguf::TensorInfo& tensor : file_.tensors()) sum += tensor.bytes;
     return sum;
+}
+
+uint64_t Model::unread_bytes() const {
+    const uint64_t packed = packer_ == nullptr ? 0 : packer_->bytes();
+    const uint64_t all = weight_bytes();
+    return all - std::min(all, packed);
 }
 
 std::string Model::numeric_path() const {

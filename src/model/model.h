@@ -40,6 +40,7 @@ class Model {
     [[nodiscard]] const std::optional<std::string>& chat_template() const { return chat_template_; }
     [[nodiscard]] std::string display_name() const;  // general.name, or the file's name
     [[nodiscard]] uint64_t weight_bytes() const;     // of all tensors
+    [[nodiscard]] uint64_t unread_bytes() const;     // of those that take memory when they are first used: not packed
     // On what the numbers of a step depend besides tokens, weights and the formats of the cache.
     [[nodiscard]] std::string numeric_path() const;
     [[nodiscard]] bool packed() const { return packer_ != nullptr; }

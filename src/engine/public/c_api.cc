@@ -113,6 +113,7 @@ api::Result<api::EngineOptions> to_options(const cellar_engine_options* given) {
     out.cache_type_v = text_or_empty(options->cache_type_v);
     out.max_sessions = options->max_sessions;
     out.cache_tokens = options->cache_tokens;
+    out.kv_budget = text_or_empty(options->kv_budget);
     out.chunk = options->chunk;
     out.check_finite = options->check_finite != 0;
     return out;
@@ -316,6 +317,8 @@ cellar_code cellar_session_open(cellar_engine* engine, const cellar_session_opti
         api::SessionOptions inner;
         inner.system = text_or_empty(options->system);
         inner.chat_template = text_or_empty(options->chat_template);
+        if (options->overflow < 0 || options->overflow > 3) return api::Status{api::StatusKind::Input, "overflow is not 0, 1, 2 or 3"};
+        inner.overflow = static_cast<api::Overflow>(options->overflow);
         if (options->thinking >= 0) inner.thinking = options->thinking == 1;
         return engine->engine.open_session(inner);
     });
@@ -442,6 +445,34 @@ void cellar_answer_get_info(const cellar_answer* answer, cellar_answer_info* out
     out->prompt_seconds = timings.prompt_seconds;
     out->generate_seconds = timings.generate_seconds;
     out->seconds_saved = receipt.seconds_saved;
+}
+
+cellar_code cellar_answer_get_receipt(const cellar_answer* answer, cellar_receipt* out, cellar_error* error) {
+    return guard(error, [&]() -> api::Status {
+        if (answer == nullptr) return missing("answer");
+        if (out == nullptr) return missing("out");
+        if (out->size < sizeof(size_t) || out->size > 4096) return {api::StatusKind::Input, "a cellar_receipt has no size: set it first"};
+        const api::Receipt& r = answer->answer.receipt;
+        cellar_receipt full = {};
+        full.size = out->size;
+        full.reuse = static_cast<int32_t>(r.reason);
+        full.source = static_cast<int32_t>(r.source);
+        full.pure = r.pure ? 1 : 0;
+        full.cached_token = r.cached_token;
+        full.wanted_token = r.wanted_token;
+        full.prompt = r.prompt;
+        full.reused = r.reused;
+        full.first_difference = r.first_difference;
+        full.seconds_saved = r.seconds_saved;
+        full.before = r.before.c_str();
+        full.cached = r.cached.c_str();
+        full.wanted = r.wanted.c_str();
+        full.explanation = r.explanation.c_str();
+        full.forgotten_turns = answer->answer.forgotten.turns;
+        full.forgotten_tokens = answer->answer.forgotten.tokens;
+        std::memcpy(out, &full, std::min(out->size, sizeof full));
+        return {};
+    });
 }
 
 void cellar_answer_free(cellar_answer* answer) {

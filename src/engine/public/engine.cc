@@ -1,14 +1,10 @@
 #include <cellar/engine.h>
 
+#include "engine/budget.h"
 #include "engine/public/state.h"
 
 namespace cellar::v1 {
 namespace {
-
-cellar::Result<kv::RowFormat> parse_format(const std::string& text, std::string_view option) {
-    if (const auto format = kv::parse_row_format(text)) return *format;
-    return fail("{} is '{}', which is no cache format; known are f32, f16, bf16, q8_0 (spelled exactly so)", option, text);
-}
 
 cellar::Result<void> check_range(std::string_view option, int64_t value, int64_t low, int64_t high, std::string_view zero) {
     if (value >= low && value <= high) return {};
@@ -21,14 +17,14 @@ cellar::Result<void> check_range(std::string_view option, int64_t value, int64_t
 cellar::Result<model::CacheFormats> cache_formats(const EngineOptions& options) {
     model::CacheFormats out;
     if (!options.cache_type.empty()) {
-        CELLAR_TRY(out.k, parse_format(options.cache_type, "cache_type"));
+        CELLAR_TRY(out.k, model::parse_cache_format(options.cache_type, "cache_type"));
         out.v = out.k;
     }
     if (!options.cache_type_k.empty()) {
-        CELLAR_TRY(out.k, parse_format(options.cache_type_k, "cache_type_k"));
+        CELLAR_TRY(out.k, model::parse_cache_format(options.cache_type_k, "cache_type_k"));
     }
     if (!options.cache_type_v.empty()) {
-        CELLAR_TRY(out.v, parse_format(options.cache_type_v, "cache_type_v"));
+        CELLAR_TRY(out.v, model::parse_cache_format(options.cache_type_v, "cache_type_v"));
     }
     return out;
 }
@@ -37,7 +33,7 @@ cellar::Result<cellar::EngineOptions> engine_options(const EngineOptions& option
     constexpr int64_t most_tokens = INT32_MAX / 2;
     CELLAR_TRY_VOID(check_range("threads", options.threads, 0, 1024, "all CPUs"));
     CELLAR_TRY_VOID(check_range("context", options.context, 0, most_tokens, "the trained length"));
-    CELLAR_TRY_VOID(check_range("cache_tokens", options.cache_tokens, 0, most_tokens, "one context"));
+    CELLAR_TRY_VOID(check_range("cache_tokens", options.cache_tokens, 0, most_tokens, "what kv_budget has room for"));
     CELLAR_TRY_VOID(check_range("max_sessions", options.max_sessions, 1, 65'535, ""));
     CELLAR_TRY_VOID(check_range("chunk", options.chunk, 1, 65'536, ""));
     cellar::EngineOptions out;
@@ -47,6 +43,7 @@ cellar::Result<cellar::EngineOptions> engine_options(const EngineOptions& option
     out.chunk = options.chunk;
     out.max_seqs = options.max_sessions;
     out.cells = options.cache_tokens;
+    CELLAR_TRY(out.budget_bytes, parse_budget(options.kv_budget, "kv_budget"));
     out.check_finite = options.check_finite;
     return out;
 }
@@ -90,6 +87,9 @@ CacheStats Engine::stats() const {
     out.used_bytes = found.ledger_bytes;
     out.table_bytes = found.table_bytes;
     out.open_sessions = cache.open_seqs();
+    out.ledger_bytes = state_->engine->ledger_bytes();
+    out.budget_bytes = state_->engine->budget_bytes();
+    out.kept_tokens = state_->engine->index().stats().tokens;
     return out;
 }
 

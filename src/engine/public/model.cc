@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "base/thread_team.h"
 #include "engine/public/state.h"
-#include "model/cache_plan.h"
 
 namespace cellar::v1 {
 namespace {
@@ -36,24 +35,15 @@ cellar::Result<const text::Tokenizer*> words_of(const model::Model& model) {
     return model.tokenizer();
 }
 
-// Lengths of sessions that fill the whole room, each as long as it can be. A block belongs to one of them.
-std::vector<int64_t> full_room(const cellar::EngineOptions& options) {
+// Lengths of sessions that fill the whole room, each as long as it can be; where no room is asked for, of one that fills its context. A
+// block belongs to one of them.
+std::vector<int64_t> full_room(const cellar::EngineOptions& options, int64_t context) {
     constexpr int64_t kBlock = 32;
-    int64_t left = options.cells == 0 ? options.context : options.cells;
+    int64_t left = options.cells == 0 ? context : options.cells;
     std::vector<int64_t> lengths;
     for (; left > 0 && static_cast<int>(lengths.size()) < options.max_seqs; left -= (lengths.back() + kBlock - 1) / kBlock * kBlock)
-        lengths.push_back(std::min(left, options.context));
+        lengths.push_back(std::min(left, context));
     return lengths;
-}
-
-cellar::Result<uint64_t> cache_bytes(const kv::CacheSpec& spec, const cellar::EngineOptions& options) {
-    kv::CacheLimits limits;
-    limits.context = options.context;
-    limits.cells = options.cells;
-    limits.max_seqs = options.max_seqs;
-    limits.max_step_tokens = options.chunk;
-    CELLAR_TRY(const kv::Estimate estimate, kv::estimate(spec, limits, full_room(options)));
-    return estimate.peak_bytes;
 }
 
 }  // namespace
@@ -82,14 +72,13 @@ Result<MemoryEstimate> Model::estimate(const EngineOptions& asked) const {
     return guarded<MemoryEstimate>([&]() -> cellar::Result<MemoryEstimate> {
         CELLAR_TRY(cellar::EngineOptions options, engine_options(asked));
         if (options.context == 0) options.context = state_->info.trained_context;
-        CELLAR_TRY(const kv::CacheSpec spec, model::plan_cache(state_->model->network(), options.formats));
+        // The engine that would be made knows best; it takes address space only.
+        CELLAR_TRY(const auto engine, cellar::Engine::make(state_->model, options));
         MemoryEstimate out;
         out.context = options.context;
-        out.cache_bytes_per_token = spec.bytes_per_token();
-        CELLAR_TRY(out.cache_bytes, cache_bytes(spec, options));
+        out.cache_bytes_per_token = engine->cache().spec().bytes_per_token();
+        CELLAR_TRY(out.cache_bytes, engine->estimate_cache(full_room(options, options.context)));
         out.weight_bytes = state_->info.weight_bytes;
-        // The engine that would be made knows its own workspace; it takes address space only.
-        CELLAR_TRY(const auto engine, cellar::Engine::make(state_->model, options));
         out.transient_bytes = engine->transient_bytes();
         out.total_bytes = out.cache_bytes + out.weight_bytes + out.transient_bytes;
         out.usable_bytes = usable_memory();

@@ -84,7 +84,20 @@ Answer to_public(cellar::Answer answer) {
     out.tokens = std::move(answer.tokens);
     out.stop = static_cast<StopReason>(answer.stop);
     const cellar::Receipt& r = answer.receipt;
-    out.receipt = {r.prompt, r.reused, r.first_difference, static_cast<ReuseReason>(r.reason), r.pure, r.seconds_saved};
+    out.receipt.prompt = r.prompt;
+    out.receipt.reused = r.reused;
+    out.receipt.first_difference = r.first_difference;
+    out.receipt.reason = static_cast<ReuseReason>(r.reason);
+    out.receipt.pure = r.pure;
+    out.receipt.seconds_saved = r.seconds_saved;
+    out.receipt.source = static_cast<ReuseSource>(r.source);
+    out.receipt.before = r.before.text;
+    out.receipt.cached = r.cached.text;
+    out.receipt.wanted = r.wanted.text;
+    if (!r.cached.tokens.empty()) out.receipt.cached_token = r.cached.tokens.front();
+    if (!r.wanted.tokens.empty()) out.receipt.wanted_token = r.wanted.tokens.front();
+    out.receipt.explanation = explain(r);
+    out.forgotten = {answer.forgotten.turns, answer.forgotten.tokens};
     const cellar::Timings& t = answer.timings;
     out.timings = {t.prompt_tokens, t.generated_tokens, t.prompt_seconds, t.generate_seconds};
     return out;
@@ -94,6 +107,11 @@ static_assert(static_cast<int>(StopReason::Cancelled) == static_cast<int>(cellar
 static_assert(static_cast<int>(StopReason::Context) == static_cast<int>(cellar::StopReason::Context));
 static_assert(static_cast<int>(StopReason::MaxTokens) == static_cast<int>(cellar::StopReason::MaxTokens));
 static_assert(static_cast<int>(StopReason::StopString) == static_cast<int>(cellar::StopReason::StopString));
+static_assert(static_cast<int>(ReuseSource::Session) == static_cast<int>(cellar::Receipt::Source::Sequence));
+static_assert(static_cast<int>(ReuseSource::Kept) == static_cast<int>(cellar::Receipt::Source::Kept));
+static_assert(static_cast<int>(Overflow::DropTurns) == static_cast<int>(cellar::Overflow::DropTurns));
+static_assert(static_cast<int>(Overflow::Shift) == static_cast<int>(cellar::Overflow::Shift));
+static_assert(static_cast<int>(Overflow::Slide) == static_cast<int>(cellar::Overflow::Slide));
 static_assert(static_cast<int>(ReuseReason::All) == static_cast<int>(cellar::Receipt::Reason::All));
 static_assert(static_cast<int>(ReuseReason::Differs) == static_cast<int>(cellar::Receipt::Reason::Differs));
 static_assert(static_cast<int>(ReuseReason::Shorter) == static_cast<int>(cellar::Receipt::Reason::Shorter));
@@ -104,7 +122,8 @@ template <class State, class Ask>
 Result<Answer> answer(const std::shared_ptr<State>& state, const GenerateOptions& options, Ask&& ask) {
     Callbacks callbacks(options);
     auto result = call<Answer>(state, Access::Changes, [&](State& self, cellar::Engine& engine) -> cellar::Result<Answer> {
-        CELLAR_TRY(const cellar::GenerateOptions inner, to_engine(options));
+        CELLAR_TRY(cellar::GenerateOptions inner, to_engine(options));
+        inner.failed = [&] { return callbacks.thrown(); };
         CELLAR_TRY(cellar::Answer found, ask(self, engine, inner, callbacks.take(), options.cancel, callbacks.progress()));
         return to_public(std::move(found));
     });
@@ -120,6 +139,7 @@ cellar::Result<Conversation*> chat_of(State& state, cellar::Engine& engine) {
     ConversationOptions options;
     options.system = state.options.system;
     options.thinking = state.options.thinking;
+    options.overflow = static_cast<cellar::Overflow>(state.options.overflow);
     if (!state.options.chat_template.empty()) {
         options.template_text = state.options.chat_template;
     } else if (model.tokenizer() != nullptr && !model.chat_template()) {
@@ -143,6 +163,9 @@ cellar::Result<std::vector<float>> append_tokens(cellar::Engine& engine, SeqId s
 
 }  // namespace
 
+std::string_view name(ReuseSource source) {
+    return cellar::name(static_cast<cellar::Receipt::Source>(source));
+}
 std::string_view name(ReuseReason reason) {
     return cellar::name(static_cast<cellar::Receipt::Reason>(reason));
 }
@@ -154,7 +177,13 @@ Session::State::~State() {
     const std::lock_guard lock(engine->mutex);
     chat.reset();
     // A sequence that is part of a step that will never end goes with its engine.
-    if (!engine->broken) engine->engine->cache().close(seq);
+    if (engine->broken) return;
+    try {
+        if (appended) engine->engine->keep(seq);
+    } catch (const std::bad_alloc&) {
+        engine->engine->index().clear();  // part of it may have been in the middle of a change
+    }
+    engine->engine->cache().close(seq);
 }
 
 Result<Answer> Session::say(std::string_view text, const GenerateOptions& options) {
@@ -213,8 +242,10 @@ Result<Answer> Session::generate_tokens(std::span<const int32_t> prompt, const G
 }
 
 Result<std::vector<float>> Session::append(std::span<const int32_t> ids) {
-    return call<std::vector<float>>(state_, Access::Changes,
-                                    [&](State& self, cellar::Engine& engine) { return append_tokens(engine, self.seq, ids); });
+    return call<std::vector<float>>(state_, Access::Changes, [&](State& self, cellar::Engine& engine) {
+        self.appended = true;
+        return append_tokens(engine, self.seq, ids);
+    });
 }
 
 int64_t Session::length() const {
@@ -245,6 +276,7 @@ Result<Session> Session::fork(int64_t at) {
         }
         CELLAR_TRY(const SeqId seq, cache.fork(self.seq, static_cast<int32_t>(at == -1 ? length : at)));
         auto child = std::make_shared<State>(self.engine, seq, self.options);
+        child->appended = self.appended;
         if (self.chat != nullptr) child->chat = self.chat->copy_on(seq);
         return Session(std::move(child));
     });

@@ -41,6 +41,7 @@ struct Session::State {
     SeqId seq;
     SessionOptions options;
     std::unique_ptr<Conversation> chat;  // made by the first turn, on `seq`
+    bool appended = false;               // tokens that no answer has kept as a prefix
 };
 
 // The formats that the options name.
