@@ -78,8 +78,6 @@ Result<void> back_to(kv::Cache& cache, SeqId seq, int64_t depth) {
 }  // namespace
 
 Result<int> bench(const BenchArgs& args) {
-    if (args.prompt < 0 || args.gen < 0 || args.depth < 0 || args.reps < 1)
-        return fail("--prompt, --gen and --depth must not be negative, and --reps at least 1");
     EngineSettings settings = args.engine;
     if (settings.context.empty()) settings.context = fmt::to_string(args.depth + std::max(args.prompt, args.gen) + 64);
     CELLAR_TRY(const auto engine, start_engine(args.model, settings));
@@ -116,7 +114,7 @@ Result<int> bench(const BenchArgs& args) {
     }
     status.clear();
     const double bandwidth_after = read_bandwidth(engine->threads());
-    const double bandwidth = (bandwidth_before + bandwidth_after) / 2;
+    const double bandwidth = std::max(bandwidth_before, bandwidth_after);
     const double gigabytes = bytes_per_token(*engine, args.depth + args.gen / 2) * median(writing) / 1e9;
     const EngineOptions& options = engine->options();
     if (args.json) {
@@ -143,8 +141,11 @@ Result<int> bench(const BenchArgs& args) {
                            kv::name(options.formats.v), args.depth));
     if (!reading.empty()) print_text(fmt::format("prompt   {:6} tokens  {:10.2f} tokens/s\n", args.prompt, median(reading)));
     if (!writing.empty())
-        print_text(fmt::format("generate {:6} tokens  {:10.2f} tokens/s  {:.1f} GB/s of {:.1f} ({:.1f} before, {:.1f} after): {:.0f} %\n", args.gen,
-                               median(writing), gigabytes, bandwidth, bandwidth_before, bandwidth_after, 100.0 * gigabytes / bandwidth));
+        print_text(
+            fmt::format("generate {:6} tokens  {:10.2f} tokens/s  {:.1f} GB/s, {:.0f} % of the {:.1f} GB/s that {} threads read from memory "
+                        "({:.1f} before, {:.1f} after){}\n",
+                        args.gen, median(writing), gigabytes, 100.0 * gigabytes / bandwidth, bandwidth, engine->threads(), bandwidth_before,
+                        bandwidth_after, gigabytes > bandwidth ? "; what a token reads lies partly in the caches of the processor" : ""));
     return kExitOk;
 }
 

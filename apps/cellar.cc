@@ -4,10 +4,13 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
-#include <cstdio>
+#include <cstring>
+#include <sstream>
 
 #include "apps/commands.h"
+#include "apps/flags.h"
 #include "apps/terminal.h"
 #include "base/text_escape.h"
 
@@ -15,46 +18,6 @@ namespace {
 
 using namespace cellar;
 using namespace cellar::apps;
-
-constexpr const char* kModelHelp = "GGUF file; of a split model the first part";
-
-void add_engine_flags(CLI::App* app, EngineSettings& s) {
-    app->add_option("--ctx", s.context, "tokens of context (CELLAR_CTX; default: the trained length, as far as memory allows)");
-    app->add_option("--threads", s.threads, "threads (CELLAR_THREADS; default: the CPUs this process may use)");
-    app->add_option("--cache-type", s.cache_type, "format of the cache: f32, f16, bf16, q8_0 (CELLAR_CACHE_TYPE; default f16)");
-    app->add_option("--cache-type-k", s.cache_type_k, "format of K alone");
-    app->add_option("--cache-type-v", s.cache_type_v, "format of V alone");
-    app->add_option("--cpu-target", s.cpu_target, "highest instruction set to use (CELLAR_CPU_TARGET)");
-    app->add_flag("--no-pack", s.no_pack, "read the weights as they lie in the file instead of packing them for this machine");
-    app->add_flag("--exact-activations", s.exact_activations, "keep activations f32 where they meet BF16 weights, instead of rounding them to BF16");
-    app->add_flag("--check-finite", s.check_finite, "look through every result and name the layer whose numbers went wrong");
-    app->add_flag("--verbose", s.verbose, "say more on stderr");
-}
-
-// Sampling flags keep their text until all are read, so that messages name them.
-struct SamplingTexts {
-    std::vector<std::pair<std::string, std::string>> given;
-    void add(CLI::App* app, const char* flag, const char* name, const char* help) {
-        app->add_option_function<std::string>(
-            flag, [this, name](const std::string& value) { given.emplace_back(name, value); }, help);
-    }
-    void add_all(CLI::App* app) {
-        add(app, "--temperature,--temp", "temperature", "0 takes the most likely token (default 0)");
-        add(app, "--top-k", "top_k", "draw among the k most likely; 0: all (default 40)");
-        add(app, "--top-p", "top_p", "draw among the most likely that reach this share (default 0.95)");
-        add(app, "--min-p", "min_p", "draw among those at least this fraction as likely as the best (default 0.05)");
-        add(app, "--typical-p", "typical_p", "draw among the least surprising that reach this share (default 1: all)");
-        add(app, "--repetition-penalty", "repetition_penalty", "against tokens that were used (default 1: none)");
-        add(app, "--presence-penalty", "presence_penalty", "against tokens that were used, once (default 0)");
-        add(app, "--frequency-penalty", "frequency_penalty", "against tokens that were used, each time (default 0)");
-        add(app, "--penalty-last-n", "penalty_last_n", "how far back penalties look; -1: everything (default 64)");
-        add(app, "--seed", "seed", "the same seed gives the same text (default: another each time)");
-    }
-    Result<void> apply(SamplingSettings& settings) const {
-        for (const auto& [name, value] : given) CELLAR_TRY_VOID(set_sampling(settings, name, value));
-        return {};
-    }
-};
 
 struct CommandLine {
     RunArgs run;
@@ -65,49 +28,52 @@ struct CommandLine {
     LogitsArgs logits;
     TokenizeArgs tokenize;
     TemplateArgs render;
+    SessionArgs session;
     EngineSettings config;
-    SamplingTexts run_sampling, chat_sampling;
+    SamplingFlags run_sampling, chat_sampling;
 
     CLI::App* define_run(CLI::App& app) {
         CLI::App* c = app.add_subcommand("run", "one prompt, one answer");
-        c->add_option("model", run.model, kModelHelp)->required();
+        run.talk.overflow = "stop";
+        add_talk_flags(c, run.talk, run_sampling, "when the context is full: stop, or shift, slide over the answer (default stop)");
         c->add_option("-p,--prompt", run.prompt, "the prompt");
         c->add_option("-f,--file", run.prompt_file, "a file with the prompt; - is stdin");
-        c->add_option("--system", run.system, "system text");
-        c->add_option("--template", run.template_file, "a file with a chat template, instead of the model's");
         c->add_flag("--raw", run.raw, "no template: the model continues the prompt");
-        c->add_option("-n,--max-tokens", run.max_tokens, "most tokens of the answer; -1: no limit (default)");
         c->add_option("--stop", run.stops, "end the answer before this text; may be given several times")->expected(1)->take_all();
         c->add_flag("--ignore-eos", run.ignore_eos, "go on behind the end of the answer");
         c->add_flag("--special", run.special, "parse and print special tokens");
-        c->add_option("--thinking", run.thinking, "what to do with thinking: dim, show, hide (default dim)");
         c->add_flag("--json", run.json, "text, tokens, timings and receipt as one line of JSON");
         c->add_option("--dump-graph", run.graph_form, "print the graph of a step instead: text, dot")->each([this](const std::string&) {
             run.dump_graph = true;
         });
-        run_sampling.add_all(c);
-        add_engine_flags(c, run.engine);
         return c;
     }
     CLI::App* define_chat(CLI::App& app) {
         CLI::App* c = app.add_subcommand("chat", "a conversation in the terminal");
-        c->add_option("model", chat.model, kModelHelp)->required();
-        c->add_option("--system", chat.system, "system text");
-        c->add_option("--template", chat.template_file, "a file with a chat template, instead of the model's");
-        c->add_option("-n,--max-tokens", chat.max_tokens, "most tokens of an answer; -1: no limit (default)");
-        c->add_option("--thinking", chat.thinking, "what to do with thinking: dim, show, hide (default dim)");
+        chat.talk.overflow = "drop-turns";
+        add_talk_flags(c, chat.talk, chat_sampling, "when the context is full: stop, drop-turns, shift, slide (default drop-turns)");
         c->add_option("--session", chat.session, "a file that the chat is saved to after each turn, and goes on from");
-        c->add_flag("--session-new", chat.session_new, "begin anew, whatever stands in the session file");
-        chat_sampling.add_all(c);
-        add_engine_flags(c, chat.engine);
+        c->add_flag("--session-new", chat.session_new, "begin anew; a session file that is there is kept as FILE.old");
+        c->add_flag("--session-prefix", chat.session_prefix, "of a session that is damaged, or longer than the context, take what comes first");
+        return c;
+    }
+    CLI::App* define_session(CLI::App& app) {
+        CLI::App* c = app.add_subcommand("session", "what is in a session file");
+        c->add_option("file", session.file, "session file")->required();
+        c->add_flag("--export-text", session.export_text, "the conversation as text");
+        c->add_option("--branch", session.branch, "the branch whose text is exported (default: the first)");
+        c->add_flag("--prune", session.prune, "write the file anew without what nobody needs");
+        c->add_option("--drop", session.drop, "forget a branch, and prune; may be given several times")->expected(1)->take_all();
+        c->add_flag("--json", session.json, "as JSON");
         return c;
     }
     CLI::App* define_inspect(CLI::App& app) {
-        CLI::App* c = app.add_subcommand("inspect", "what is in a model file, and the memory it takes");
-        c->add_option("model", inspect.model, kModelHelp)->required();
+        CLI::App* c = app.add_subcommand("inspect", "what is in a model or session file, and the memory it takes");
+        c->add_option("model", inspect.model, "GGUF file; of a split model the first part; or a session file")->required();
         c->add_flag("--keys", inspect.keys, "all metadata");
         c->add_flag("--tensors", inspect.tensors, "all tensors");
         c->add_flag("--json", inspect.json, "as JSON");
+        c->add_option("--sessions", inspect.sessions, "how many sequences of --ctx tokens the memory is for (default 1)");
         add_engine_flags(c, inspect.engine);
         return c;
     }
@@ -167,10 +133,50 @@ std::string first_line(std::string text) {
     return text;
 }
 
+// Texts that say something even when they are empty.
+bool may_be_empty(const CLI::Option* option) {
+    return option->check_lname("prompt") || option->check_lname("system");
+}
+
+// A flag whose value is empty was meant to have one: a variable of a script that was not set.
+const CLI::Option* empty_value(const CLI::App* command) {
+    for (const CLI::Option* option : command->get_options()) {
+        if (option->count() == 0 || option->get_expected_max() == 0 || may_be_empty(option)) continue;
+        const std::vector<std::string>& values = option->results();
+        if (std::find(values.begin(), values.end(), "") != values.end()) return option;
+    }
+    return nullptr;
+}
+
+int usage_error(const std::string& message) {
+    say(message);
+    return kExitUsage;
+}
+
+// What was printed counts only if it arrived. Nobody reading any more is no error.
 int finish(const Result<int>& result) {
-    if (result) return *result;
-    say(result.error().message);
-    return result.error().kind == ErrorKind::Cancelled ? kExitInterrupted : kExitError;
+    if (!result) {
+        say(result.error().message);
+        return result.error().kind == ErrorKind::Cancelled ? kExitInterrupted : kExitError;
+    }
+    if (const int error = output_error(); error != 0 && error != EPIPE) {
+        say(fmt::format("stdout: cannot be written: {}", std::strerror(error)));
+        return kExitError;
+    }
+    return *result;
+}
+
+template <class Args>
+int execute(const Args& args, Result<int> (*command)(const Args&)) {
+    if (auto checked = check(args); !checked) return usage_error(checked.error().message);
+    return finish(command(args));
+}
+
+int print_help(const CLI::App& app, const CLI::ParseError& error) {
+    std::ostringstream out;
+    app.exit(error, out, out);
+    print_text(out.str());
+    return finish(kExitOk);
 }
 
 int run_main(int argc, char** argv) {
@@ -182,6 +188,7 @@ int run_main(int argc, char** argv) {
     CommandLine line;
     CLI::App* run_command = line.define_run(app);
     CLI::App* chat_command = line.define_chat(app);
+    CLI::App* session_command = line.define_session(app);
     CLI::App* inspect_command = line.define_inspect(app);
     CLI::App* bench_command = line.define_bench(app);
     CLI::App* perplexity_command = line.define_perplexity(app);
@@ -192,28 +199,28 @@ int run_main(int argc, char** argv) {
     add_engine_flags(config_command, line.config);
     std::vector<std::string> names;
     for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
-    if (argc > 1 && argv[1][0] != '-' && std::find(names.begin(), names.end(), argv[1]) == names.end()) {
-        say(fmt::format("there is no command '{}'; known are {}", argv[1], fmt::join(names, ", ")));
-        return kExitUsage;
-    }
+    if (argc > 1 && argv[1][0] != '-' && std::find(names.begin(), names.end(), argv[1]) == names.end())
+        return usage_error(fmt::format("there is no command '{}'; known are {}", argv[1], fmt::join(names, ", ")));
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) return app.exit(error);
-        say(fmt::format("{} (cellar --help, cellar COMMAND --help)", first_line(error.what())));
-        return kExitUsage;
+        if (error.get_exit_code() == 0) return print_help(app, error);
+        return usage_error(fmt::format("{} (cellar --help, cellar COMMAND --help)", first_line(error.what())));
     }
-    if (auto set = line.run_sampling.apply(line.run.sampling); !set) return say(set.error().message), kExitUsage;
-    if (auto set = line.chat_sampling.apply(line.chat.sampling); !set) return say(set.error().message), kExitUsage;
-    if (run_command->parsed()) return finish(run(line.run));
-    if (chat_command->parsed()) return finish(chat(line.chat));
-    if (inspect_command->parsed()) return finish(inspect(line.inspect));
-    if (bench_command->parsed()) return finish(bench(line.bench));
-    if (perplexity_command->parsed()) return finish(perplexity(line.perplexity));
-    if (logits_command->parsed()) return finish(logits(line.logits));
-    if (tokenize_command->parsed()) return finish(tokenize(line.tokenize));
-    if (template_command->parsed()) return finish(render_template(line.render));
-    return finish(config(line.config));
+    for (const CLI::App* command : app.get_subcommands())
+        if (const CLI::Option* option = empty_value(command)) return usage_error(fmt::format("{} is empty", option->get_name()));
+    if (auto set = line.run_sampling.apply(line.run.talk.sampling); !set) return usage_error(set.error().message);
+    if (auto set = line.chat_sampling.apply(line.chat.talk.sampling); !set) return usage_error(set.error().message);
+    if (run_command->parsed()) return execute(line.run, run);
+    if (chat_command->parsed()) return execute(line.chat, chat);
+    if (session_command->parsed()) return execute(line.session, session);
+    if (inspect_command->parsed()) return execute(line.inspect, inspect);
+    if (bench_command->parsed()) return execute(line.bench, bench);
+    if (perplexity_command->parsed()) return execute(line.perplexity, perplexity);
+    if (logits_command->parsed()) return execute(line.logits, logits);
+    if (tokenize_command->parsed()) return execute(line.tokenize, tokenize);
+    if (template_command->parsed()) return execute(line.render, render_template);
+    return execute(line.config, config);
 }
 
 }  // namespace

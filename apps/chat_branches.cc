@@ -44,45 +44,93 @@ Result<void> set_aside(const std::string& path) {
     return {};
 }
 
+// What a reader of the file should know before going on with it.
+void say_what_is_lost(const Session& session, SessionFile& file) {
+    const std::string& path = session.path();
+    if (file.lost_saves() > 0)
+        say(fmt::format(
+            "{}: its last {} damaged; the chat goes on from save {} before, and what came later is missing. The file as it is will be kept as "
+            "{}.damaged when the chat is saved",
+            path, file.lost_saves() == 1 ? "save is" : fmt::format("{} saves are", file.lost_saves()), file.saves(), path));
+    if (file.lost_pieces() > 0)
+        say(fmt::format(
+            "{}: it is damaged; what comes before the damage is used. The file as it is will be kept as {}.damaged when the chat is saved", path,
+            path));
+    if (file.unread_bytes() > 0 && file.lost_saves() == 0)
+        say(fmt::format("{}: {} of a save that did not end are left out; everything before is there", path, format_bytes(file.unread_bytes())));
+}
+
+std::string saved_line(const Session& session, const Session::Saved& saved) {
+    const std::string size = format_bytes(saved.file_bytes);
+    if (saved.tokens_written == 0) return fmt::format("{} is up to date: {} in all", session.path(), size);
+    return fmt::format("saved to {}: {} tokens written, {} in all", session.path(), saved.tokens_written, size);
+}
+
 }  // namespace
 
-Result<ChatBranches> ChatBranches::open(Engine& engine, const ConversationOptions& options, const std::string& path, bool begin_anew) {
-    ChatBranches out(engine, options);
-    if (begin_anew && path.empty()) return fail("--session-new needs --session FILE");
-    if (!path.empty()) {
-        if (begin_anew) CELLAR_TRY_VOID(set_aside(path));
-        auto session = Session::open(path, engine);
-        if (!session && session.error().kind == ErrorKind::Input)
-            return fail("{}; --session-new begins anew and keeps the old file as {}.old", session.error().message, path);
+Result<ChatBranches> ChatBranches::open(Engine& engine, const ConversationOptions& options, const SessionRequest& request) {
+    ChatBranches out(engine, options, request.reading);
+    if (!request.path.empty()) {
+        if (request.begin_anew) CELLAR_TRY_VOID(set_aside(request.path));
+        auto session = Session::open(request.path, engine, request.reading);
+        if (!session && session.error().kind == ErrorKind::Input && access(request.path.c_str(), F_OK) == 0)
+            return fail("{}; --session-new begins anew and keeps the old file as {}.old", session.error().message, request.path);
         if (!session) return pass(std::move(session));
         out.session_ = *std::move(session);
-        if (const uint64_t unread = out.session_->file().unread_bytes(); unread > 0)
-            say(fmt::format("{}: {} behind the last whole state cannot be read: a save that did not end, or damage", path, format_bytes(unread)));
+        say_what_is_lost(*out.session_, out.session_->file());
     }
     if (out.session_ && !out.session_->branches().empty()) {
         CELLAR_TRY_VOID(out.take_up());
     } else {
-        CELLAR_TRY(out.open_[out.current_], Conversation::make(engine, options));
+        CELLAR_TRY_VOID(out.begin());
     }
     return out;
 }
 
+Result<void> ChatBranches::begin() {
+    current_ = "main";
+    CELLAR_TRY(open_[current_], Conversation::make(*engine_, options_));
+    return {};
+}
+
+bool ChatBranches::stands_in_file(const std::string& name) const {
+    return session_ && session_->find(name) != nullptr && !dropped_.contains(name);
+}
+
+std::vector<Session::OpenBranch> ChatBranches::open_now() const {
+    std::vector<Session::OpenBranch> out;
+    for (const auto& [name, chat] : open_) out.push_back({name, chat->seq()});
+    return out;
+}
+
+std::vector<PicturedBranch> ChatBranches::pictured() const {
+    std::vector<PicturedBranch> out;
+    for (const auto& [name, chat] : open_) out.push_back({name, chat->seq(), name == current_});
+    return out;
+}
+
 Result<std::unique_ptr<Conversation>> ChatBranches::restore(const std::string& name) {
-    CELLAR_TRY(auto chat, Conversation::make(*engine_, options_));
-    CELLAR_TRY(const Session::Restored restored, session_->restore(name, chat->seq()));
-    CELLAR_TRY_VOID(chat->resume(session_->find(name)->host));
-    std::string note;
-    if (restored.converted) note += "; its rows were stored in another format and are converted";
-    if (restored.other_numbers) note += "; its rows were computed on another numeric path";
-    say(fmt::format("branch '{}': {} messages, {} tokens are in the cache again, nothing was read anew{}", name, chat->messages().size(),
-                    restored.length, note));
+    auto restored = session_->restore_beside(name, open_now());
+    if (!restored && restored.error().kind == ErrorKind::Full && open_.size() > 1)
+        return fail(ErrorKind::Full, "{}; {} other branches are open and hold room: /drop NAME lets one go", restored.error().message, open_.size());
+    if (!restored) return pass(std::move(restored));
+    CELLAR_TRY(auto chat, Conversation::adopt(*engine_, options_, restored->seq));
+    const Session::Branch& branch = *session_->find(name);
+    CELLAR_TRY_VOID(chat->resume(branch.host));
+    std::string note = restored->length == branch.length ? "nothing was read anew" : "the rest is read anew with the next message";
+    if (restored->shared > 0) note += fmt::format("; {} tokens are shared with open branches", restored->shared);
+    if (restored->converted) note += "; its rows were stored in another format and are converted";
+    if (restored->other_numbers) note += "; its rows were computed on another numeric path";
+    const std::string of = restored->length == branch.length ? "" : fmt::format(" of {}", branch.length);
+    say(fmt::format("branch '{}': {} messages, {}{} tokens are in the cache again, {}", name, chat->messages().size(), restored->length, of, note));
     return chat;
 }
 
 Result<void> ChatBranches::take_up() {
-    current_ = session_->branches().front().name;
-    CELLAR_TRY(auto chat, restore(current_));
-    open_[current_] = std::move(chat);
+    const std::string name = session_->branches().front().name;
+    CELLAR_TRY(auto chat, restore(name));
+    open_[name] = std::move(chat);
+    current_ = name;
     if (!options_.system.empty()) say("the chat goes on with the system text it was saved with; /system changes it");
     return {};
 }
@@ -92,49 +140,84 @@ Result<Session::Saved> ChatBranches::write() {
     for (const auto& [name, chat] : open_)
         if (name != current_) sources.push_back({name, chat->seq(), chat->state()});
     for (const Session::Branch& branch : session_->branches())
-        if (!open_.contains(branch.name)) sources.push_back({branch.name, std::nullopt, ""});
-    return session_->save(sources);
+        if (!open_.contains(branch.name) && stands_in_file(branch.name)) sources.push_back({branch.name, std::nullopt, ""});
+    CELLAR_TRY(Session::Saved saved, session_->save(sources));
+    if (!saved.note.empty()) say(saved.note);
+    dirty_ = false;
+    dropped_.clear();
+    return saved;
 }
 
-Result<void> ChatBranches::save_if_wanted() {
-    if (!session_) return {};
+Result<void> ChatBranches::save_changes() {
+    if (!session_ || !dirty_) return {};
     auto saved = write();
     if (!saved) return fail(saved.error().kind, "not saved: {}", saved.error().message);
     return {};
 }
 
+// The file that worked stays in use where another one does not.
+Result<std::string> ChatBranches::save_elsewhere(const std::string& path) {
+    CELLAR_TRY(auto session, Session::open(path, *engine_));
+    if (!session->branches().empty()) return fail("{}: another chat stands in it; choose another name", path);
+    // Branches that stand in the old file alone come along.
+    if (session_) {
+        const std::vector<Session::Branch> branches = session_->branches();
+        for (const Session::Branch& branch : branches) {
+            if (open_.contains(branch.name) || !stands_in_file(branch.name)) continue;
+            CELLAR_TRY(auto chat, restore(branch.name));
+            open_[branch.name] = std::move(chat);
+        }
+    }
+    std::unique_ptr<Session> former = std::exchange(session_, std::move(session));
+    auto saved = write();
+    if (!saved) {
+        session_ = std::move(former);
+        return pass(std::move(saved));
+    }
+    return saved_line(*session_, *saved);
+}
+
 Result<std::string> ChatBranches::save(const std::string& path) {
     if (path.empty() && !session_) return fail("/save wants a file name: /save chat.session");
-    std::unique_ptr<Session> former;
-    if (!path.empty() && (!session_ || session_->path() != path)) {
-        CELLAR_TRY(auto session, Session::open(path, *engine_));
-        if (!session->branches().empty()) return fail("{}: another chat stands in it; choose another name", path);
-        // Branches that stand in the old file alone come along.
-        if (session_) {
-            const std::vector<Session::Branch> branches = session_->branches();
-            for (const Session::Branch& branch : branches) {
-                if (open_.contains(branch.name)) continue;
-                CELLAR_TRY(auto chat, restore(branch.name));
-                open_[branch.name] = std::move(chat);
-            }
-        }
-        former = std::exchange(session_, std::move(session));
-        auto saved = write();
-        if (!saved) {
-            session_ = std::move(former);  // the file that worked stays in use
-            return pass(std::move(saved));
-        }
-        return fmt::format("saved to {}: {} tokens written, {} in all", session_->path(), saved->tokens_written, format_bytes(saved->file_bytes));
-    }
+    if (!path.empty() && (!session_ || session_->path() != path)) return save_elsewhere(path);
     CELLAR_TRY(const Session::Saved saved, write());
-    return fmt::format("saved to {}: {} tokens written, {} in all", session_->path(), saved.tokens_written, format_bytes(saved.file_bytes));
+    return saved_line(*session_, saved);
+}
+
+Result<std::string> ChatBranches::load(const std::string& path) {
+    if (path.empty()) return fail("/load wants a file name: /load chat.session");
+    if (session_ && session_->path() == path) return fail("{}: the chat is in this file already", path);
+    for (const auto& [name, chat] : open_)
+        if (!session_ && !chat->messages().empty()) return fail("this chat stands in no file: /save FILE keeps it, /clear lets it go");
+    if (session_ && dirty_) CELLAR_TRY_VOID(write().map([](auto) {}));
+    CELLAR_TRY(auto session, Session::open(path, *engine_, reading_));
+    if (session->branches().empty()) return fail("{}: there is no such file; /save {} makes one", path, path);
+    say_what_is_lost(*session, session->file());
+    // What is open stands in its own file, or is empty; its room is needed.
+    open_.clear();
+    const std::string from = current_;
+    std::unique_ptr<Session> former = std::exchange(session_, std::move(session));
+    if (auto done = take_up(); !done) {
+        session_ = std::move(former);
+        if (!session_) {
+            CELLAR_TRY_VOID(begin());
+        } else {
+            CELLAR_TRY(open_[from], restore(from));
+            current_ = from;
+        }
+        return pass(std::move(done));
+    }
+    return fmt::format("{} is in use now, and saved to from here on", path);
 }
 
 Result<std::string> ChatBranches::fork(const std::string& name) {
     if (!is_branch_name(name)) return fail("/fork wants a name of up to 64 characters without spaces and slashes");
-    if (open_.contains(name) || (session_ && session_->find(name) != nullptr)) return fail("there is a branch '{}' already", name);
+    if (open_.contains(name) || stands_in_file(name)) return fail("there is a branch '{}' already", name);
+    if (open_.size() >= static_cast<size_t>(kMostBranches))
+        return fail(ErrorKind::Full, "{} branches are open, and no more can be; /drop NAME lets one go", open_.size());
     CELLAR_TRY(auto chat, current().fork());
     open_[name] = std::move(chat);
+    dirty_ = true;
     const std::string from = std::exchange(current_, name);
     return fmt::format("this is branch '{}' now; '{}' stays as it is", name, from);
 }
@@ -145,16 +228,29 @@ Result<std::string> ChatBranches::go_to(const std::string& name) {
         for (const auto& [other, chat] : open_) names += fmt::format("{}{}{}", names.empty() ? "" : ", ", other, other == current_ ? " (here)" : "");
         if (session_)
             for (const Session::Branch& branch : session_->branches())
-                if (!open_.contains(branch.name)) names += ", " + branch.name;
+                if (!open_.contains(branch.name) && stands_in_file(branch.name)) names += ", " + branch.name;
         return "branches: " + names;
     }
     if (!open_.contains(name)) {
-        if (!session_ || session_->find(name) == nullptr) return fail("there is no branch '{}'; /switch alone lists them", name);
+        if (!stands_in_file(name)) return fail("there is no branch '{}'; /switch alone lists them", name);
+        if (open_.size() >= static_cast<size_t>(kMostBranches))
+            return fail(ErrorKind::Full, "{} branches are open, and no more can be; /drop NAME lets one go", open_.size());
         CELLAR_TRY(auto chat, restore(name));
         open_[name] = std::move(chat);
     }
     current_ = name;
+    dirty_ = true;  // the file says which branch comes first
     return fmt::format("this is branch '{}' now, {} messages", name, current().messages().size());
+}
+
+Result<std::string> ChatBranches::drop(const std::string& name) {
+    if (name.empty()) return fail("/drop wants the name of a branch; /switch alone lists them");
+    if (name == current_) return fail("this is branch '{}'; /switch to another one first", name);
+    const bool in_file = stands_in_file(name);
+    if (open_.erase(name) == 0 && !in_file) return fail("there is no branch '{}'; /switch alone lists them", name);
+    if (in_file) dropped_.insert(name);
+    dirty_ = true;
+    return fmt::format("branch '{}' is gone", name);
 }
 
 }  // namespace cellar::apps

@@ -4,15 +4,20 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/commands.h"
+#include "apps/session_picture.h"
 #include "apps/terminal.h"
-#include "base/memory.h"
+#include "base/file.h"
+#include "base/text_escape.h"
 #include "base/units.h"
-#include "model/cache_plan.h"
+#include "engine/session_log.h"
+#include "kv/plan.h"
 
 namespace cellar::apps {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr size_t kLongestContext = size_t{1} << 30;
 
 std::string describe(const kv::Keep& keep) {
     switch (keep.kind) {
@@ -32,31 +37,65 @@ std::string shape(const gguf::TensorInfo& tensor) {
     return fmt::format("{}", fmt::join(tensor.dims.begin(), tensor.dims.begin() + tensor.n_dims, " x "));
 }
 
+// The memory of so many sessions, each of them full: what the engine's ledger would say, to the byte.
 struct Plan {
     kv::CacheSpec spec;
     int64_t context = 0;
+    int sessions = 1;
     size_t cache = 0;
     uint64_t weights = 0;
     uint64_t transients = 0;
-    std::optional<uint64_t> memory;
+    size_t budget = 0;    // of cache and transients; 0: nobody knows
+    int64_t largest = 0;  // context that fits; 0: nobody knows, or none does
     [[nodiscard]] uint64_t total() const { return cache + weights + transients; }
-    [[nodiscard]] bool fits() const { return !memory || total() <= *memory; }
+    [[nodiscard]] bool fits() const { return budget == 0 || cache + transients <= budget; }
 };
 
+Result<Plan> plan_for(const std::shared_ptr<const model::Model>& model, EngineOptions options, int64_t context, int sessions) {
+    options.context = context;
+    options.max_seqs = sessions;
+    CELLAR_TRY(const auto engine, Engine::make(model, options));
+    Plan out;
+    out.spec = engine->cache().spec();
+    out.context = context;
+    out.sessions = sessions;
+    CELLAR_TRY(const size_t ledger, engine->estimate(std::vector<int64_t>(static_cast<size_t>(sessions), context)));
+    out.transients = engine->transient_bytes();
+    out.cache = ledger - out.transients;
+    out.weights = model->weight_bytes();
+    out.budget = engine->budget_bytes();
+    return out;
+}
+
+// More tokens never take less memory, so the border is found by halving.
+Result<int64_t> largest_context(const std::shared_ptr<const model::Model>& model, const EngineOptions& options, const Plan& plan) {
+    if (plan.budget == 0) return 0;
+    const size_t per_token = std::max<size_t>(1, plan.spec.bytes_per_token() * static_cast<size_t>(plan.sessions));
+    int64_t fits = 0;
+    auto too_long = static_cast<int64_t>(std::min<size_t>(plan.budget / per_token + kv::log_block_tokens, kLongestContext)) + 1;
+    while (too_long - fits > 1) {
+        const int64_t middle = fits + (too_long - fits) / 2;
+        const auto tried = plan_for(model, options, middle, plan.sessions);
+        if (!tried && tried.error().kind != ErrorKind::Full) return tl::unexpected<Error>(tried.error());
+        (tried && tried->fits() ? fits : too_long) = middle;
+    }
+    return fits;
+}
+
 void print_file(const gguf::File& file) {
-    print_text(fmt::format("file          {} (GGUF {}, {}, {} keys, {} tensors)\n", file.path(), file.version(), format_bytes(file.file_bytes()),
-                           file.keys().size(), file.tensors().size()));
+    print_text(fmt::format("file          {} (GGUF {}, {}, {} keys, {} tensors)\n", escape_for_terminal(file.path()), file.version(),
+                           format_bytes(file.file_bytes()), file.keys().size(), file.tensors().size()));
 }
 
 void print_model(const model::Model& model) {
     const model::Config& c = model.config();
-    print_text(fmt::format("model         {}\n", model.display_name()));
+    print_text(fmt::format("model         {}\n", escape_for_terminal(model.display_name())));
     print_text(fmt::format("architecture  {}: {} layers of width {}, {} heads of {} ({} KV heads), trained for {} tokens\n", c.architecture, c.layers,
                            c.embedding, c.heads.front(), c.k_width, c.kv_heads.front(), c.context));
     if (c.experts > 0) print_text(fmt::format("experts       {} of {} used for each token\n", c.experts_used, c.experts));
     if (const text::Tokenizer* words = model.tokenizer()) {
-        print_text(fmt::format("vocabulary    {} tokens ({}{}{})\n", words->size(), words->data().model, words->data().pre.empty() ? "" : ", ",
-                               words->data().pre));
+        print_text(fmt::format("vocabulary    {} tokens ({}{}{})\n", words->size(), escape_for_terminal(words->data().model),
+                               words->data().pre.empty() ? "" : ", ", escape_for_terminal(words->data().pre)));
     } else {
         print_text("vocabulary    none\n");
     }
@@ -73,9 +112,12 @@ void print_plan(const Plan& plan) {
                                format_bytes(group.cell_bytes() / static_cast<size_t>(std::max(1, group.planes)))));
     }
     print_text(fmt::format("per token     {}\n", format_bytes(plan.spec.bytes_per_token())));
-    print_text(fmt::format("memory        weights {} + cache {} + transients {} = {} for a context of {}\n", format_bytes(plan.weights),
-                           format_bytes(plan.cache), format_bytes(plan.transients), format_bytes(plan.total()), plan.context));
-    if (plan.memory) print_text(fmt::format("fits          {} ({} usable here)\n", plan.fits() ? "yes" : "NO", format_bytes(*plan.memory)));
+    const std::string sessions = plan.sessions == 1 ? "a session" : fmt::format("{} sessions", plan.sessions);
+    print_text(fmt::format("memory        weights {} + cache {} + transients {} = {} for {} of {} tokens\n", format_bytes(plan.weights),
+                           format_bytes(plan.cache), format_bytes(plan.transients), format_bytes(plan.total()), sessions, plan.context));
+    if (plan.budget == 0) return;
+    print_text(fmt::format("fits          {} (cache and transients may take {} here)\n", plan.fits() ? "yes" : "NO", format_bytes(plan.budget)));
+    print_text(fmt::format("largest       {} of {} tokens\n", sessions, plan.largest));
 }
 
 Json to_json(const model::Model& model, const Plan& plan) {
@@ -90,10 +132,12 @@ Json to_json(const model::Model& model, const Plan& plan) {
     out["weight_bytes"] = plan.weights;
     out["cache_bytes_per_token"] = plan.spec.bytes_per_token();
     out["context"] = plan.context;
+    out["sessions"] = plan.sessions;
     out["cache_bytes"] = plan.cache;
     out["transient_bytes"] = plan.transients;
     out["total_bytes"] = plan.total();
-    if (plan.memory) out["usable_bytes"] = *plan.memory;
+    if (plan.budget != 0) out["budget_bytes"] = plan.budget;
+    if (plan.budget != 0) out["largest_context"] = plan.largest;
     out["fits"] = plan.fits();
     auto& groups = out["groups"] = Json::array();
     for (const kv::GroupSpec& group : plan.spec.groups) {
@@ -108,6 +152,7 @@ Json to_json(const model::Model& model, const Plan& plan) {
 }  // namespace
 
 Result<int> inspect(const InspectArgs& args) {
+    if (const auto file = MappedFile::open(args.model); file && is_session(file->bytes())) return print_session_file(args.model, args.json);
     CELLAR_TRY(const EngineOptions options, engine_options(args.engine));
     auto opened = model::Model::open(args.model);
     if (!opened) {
@@ -115,21 +160,15 @@ Result<int> inspect(const InspectArgs& args) {
         CELLAR_TRY(const gguf::File file, gguf::File::open(args.model));
         if (!args.json) {
             print_file(file);
-            for (const gguf::Key& key : file.keys()) print_text(fmt::format("  {:<44} {}\n", key.name, file.value_text(key.name)));
+            for (const gguf::Key& key : file.keys())
+                print_text(fmt::format("  {:<44} {}\n", escape_for_terminal(key.name), file.value_text(key.name)));
         }
         return pass(std::move(opened));
     }
     const model::Model& model = **opened;
-    Plan plan;
-    CELLAR_TRY(plan.spec, model::plan_cache(model.network(), options.formats));
-    plan.context = options.context > 0 ? options.context : model.config().context;
-    CELLAR_TRY(plan.cache, cache_bytes(plan.spec, plan.context));
-    plan.weights = model.weight_bytes();
-    plan.memory = usable_memory();
-    EngineOptions sized = options;
-    sized.context = plan.context;
-    CELLAR_TRY(const auto engine, Engine::make(*opened, sized));
-    plan.transients = engine->transient_bytes();
+    const int64_t context = options.context > 0 ? options.context : model.config().context;
+    CELLAR_TRY(Plan plan, plan_for(*opened, options, context, args.sessions));
+    CELLAR_TRY(plan.largest, largest_context(*opened, options, plan));
     if (args.json) {
         print_text(to_json(model, plan).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
         return kExitOk;
@@ -140,12 +179,14 @@ Result<int> inspect(const InspectArgs& args) {
     for (const std::string& note : model.network().notes) print_text(fmt::format("note          {}\n", note));
     if (args.keys) {
         print_text("keys\n");
-        for (const gguf::Key& key : model.file().keys()) print_text(fmt::format("  {:<44} {}\n", key.name, model.file().value_text(key.name)));
+        for (const gguf::Key& key : model.file().keys())
+            print_text(fmt::format("  {:<44} {}\n", escape_for_terminal(key.name), model.file().value_text(key.name)));
     }
     if (args.tensors) {
         print_text("tensors\n");
         for (const gguf::TensorInfo& tensor : model.file().tensors())
-            print_text(fmt::format("  {:<36} {:<7} {:<20} {}\n", tensor.name, cellar::name(tensor.type), shape(tensor), format_bytes(tensor.bytes)));
+            print_text(fmt::format("  {:<36} {:<7} {:<20} {}\n", escape_for_terminal(tensor.name), cellar::name(tensor.type), shape(tensor),
+                                   format_bytes(tensor.bytes)));
     }
     return kExitOk;
 }

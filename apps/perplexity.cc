@@ -65,7 +65,6 @@ void add(Sums& sums, std::span<const int32_t> tokens, const std::vector<float>& 
 }  // namespace
 
 Result<int> perplexity(const PerplexityArgs& args) {
-    if (args.window < 2) return fail("--window is {}, but a window needs at least 2 tokens", args.window);
     CELLAR_TRY(const std::string text, read_text(args.file));
     EngineSettings settings = args.engine;
     if (settings.context.empty()) settings.context = fmt::to_string(args.window);

@@ -19,7 +19,6 @@ Result<std::string> read_text(const std::string& path) {
 }
 
 Result<std::string> read_prompt(const std::optional<std::string>& text, const std::optional<std::string>& file) {
-    if (text && file) return fail("give the prompt with -p or with -f, not with both");
     if (text) return *text;
     if (file) return read_text(*file);
     if (stdin_is_terminal()) return fail("there is no prompt: give one with -p TEXT or -f FILE, or pipe one in");
@@ -38,12 +37,22 @@ Result<int64_t> parse_max_tokens(const std::string& text) {
     return parse_integer(text, "-n", -1, INT64_MAX);
 }
 
-std::string summary(const Engine& engine, const Answer& answer) {
+Result<ConversationOptions> conversation_options(const TalkArgs& args) {
+    ConversationOptions options;
+    options.system = args.system;
+    if (args.template_file) {
+        CELLAR_TRY(options.template_text, read_text(*args.template_file));
+        options.template_name = "--template " + *args.template_file;
+    }
+    return options;
+}
+
+std::string summary(const Engine& engine, SeqId seq, const Answer& answer) {
     const Timings& t = answer.timings;
-    return fmt::format("prompt {} tokens ({} reused, {} read at {:.1f} tokens/s), answer {} tokens at {:.1f} tokens/s, context {} of {}, cache {}",
+    return fmt::format("prompt {} tokens ({} reused, {} read at {:.1f} tokens/s), answer {} tokens at {:.1f} tokens/s, context {} of {}, cache {}{}",
                        answer.receipt.prompt, answer.receipt.reused, t.prompt_tokens, t.prompt_tokens_per_second(), answer.tokens.size(),
-                       t.generate_tokens_per_second(), static_cast<int64_t>(answer.receipt.prompt) + static_cast<int64_t>(answer.tokens.size()),
-                       engine.context(), format_bytes(engine.cache().ledger_bytes()));
+                       t.generate_tokens_per_second(), engine.cache().length(seq), engine.context(), format_bytes(engine.cache().ledger_bytes()),
+                       engine.budget_bytes() == 0 ? "" : fmt::format(" of {}", format_bytes(engine.cache().limits().budget_bytes)));
 }
 
 }  // namespace cellar::apps

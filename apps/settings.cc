@@ -11,6 +11,7 @@
 #include "apps/terminal.h"
 #include "base/environment.h"
 #include "base/units.h"
+#include "engine/budget.h"
 
 namespace cellar::apps {
 namespace {
@@ -56,6 +57,9 @@ Result<EngineOptions> engine_options(const EngineSettings& settings) {
     if (const Origin o = flag_or_variable(settings.context, "--ctx", "CELLAR_CTX"); !o.from.empty()) {
         CELLAR_TRY(out.context, parse_integer(o.text, o.from, 1, int64_t{1} << 30));
     }
+    if (const Origin o = flag_or_variable(settings.kv_budget, "--kv-budget", "CELLAR_KV_BUDGET"); !o.from.empty()) {
+        CELLAR_TRY(out.budget_bytes, parse_budget(o.text, o.from));
+    }
     if (const Origin o = flag_or_variable(settings.cpu_target, "--cpu-target", "CELLAR_CPU_TARGET"); !o.from.empty()) {
         if (!ops::limit_cpu_target(o.text))
             return fail("{} is '{}', which this machine or this build does not have (it would run on {})", o.from, o.text, ops::cpu_target());
@@ -82,6 +86,8 @@ Result<std::vector<Setting>> settings_in_force(const EngineSettings& settings) {
     const std::string general = origin(settings.cache_type, "--cache-type", "CELLAR_CACHE_TYPE");
     out.push_back({"cache-type-k", std::string(kv::name(options.formats.k)), settings.cache_type_k.empty() ? general : "--cache-type-k"});
     out.push_back({"cache-type-v", std::string(kv::name(options.formats.v)), settings.cache_type_v.empty() ? general : "--cache-type-v"});
+    out.push_back({"kv-budget", options.budget_bytes == 0 ? "automatic: 90 % of the memory, less the weights" : format_bytes(options.budget_bytes),
+                   origin(settings.kv_budget, "--kv-budget", "CELLAR_KV_BUDGET")});
     out.push_back({"cpu-target", std::string(ops::cpu_target()), origin(settings.cpu_target, "--cpu-target", "CELLAR_CPU_TARGET")});
     out.push_back({"weights", settings.no_pack ? "as in the file" : "packed for this machine", settings.no_pack ? "--no-pack" : "default"});
     out.push_back({"exact-activations", settings.exact_activations ? "on" : "off", settings.exact_activations ? "--exact-activations" : "default"});
@@ -108,6 +114,7 @@ Result<std::unique_ptr<Engine>> start_engine(const std::string& model_path, cons
     for (const std::string& note : model->network().notes) say(note);
     for (const std::string& note : engine->notes()) say(note);
     if (settings.verbose) {
+        say(engine->budget_summary());
         say(fmt::format("{}: {}, {} weights, {} threads on {}, cache k {} v {}, {} per token", model->display_name(), model->config().architecture,
                         format_bytes(model->weight_bytes()), engine->threads(), ops::cpu_target(), kv::name(options.formats.k),
                         kv::name(options.formats.v), format_bytes(engine->cache().spec().bytes_per_token())));

@@ -15,7 +15,7 @@ namespace cellar::apps {
 // Exit codes; docs/cli.md says them too.
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitError = 1;    // a file, a model or a request is wrong
-inline constexpr int kExitUsage = 2;    // the command line is wrong
+inline constexpr int kExitUsage = 2;    // the command line, or a variable that stands for a flag, is wrong
 inline constexpr int kExitContext = 3;  // the context was full before the answer ended
 inline constexpr int kExitInterrupted = 130;
 
@@ -26,6 +26,7 @@ struct EngineSettings {
     std::string cache_type;  // --cache-type, CELLAR_CACHE_TYPE
     std::string cache_type_k;
     std::string cache_type_v;
+    std::string kv_budget;   // --kv-budget, CELLAR_KV_BUDGET
     std::string cpu_target;  // --cpu-target, CELLAR_CPU_TARGET
     bool check_finite = false;
     bool reference_kernels = false;
@@ -56,13 +57,14 @@ Result<std::unique_ptr<Engine>> start_engine(const std::string& model_path, cons
 struct SamplingSettings {
     SamplerOptions options;
     bool seed_given = false;
+    bool flags_given = false;  // any of them: then what a session has saved does not count
 };
 // "temperature" "0.7" and so on; refuses unknown names with the list, and values out of range.
 Result<void> set_sampling(SamplingSettings& settings, const std::string& name, const std::string& value);
 std::vector<std::string> sampling_names();
 std::string sampling_value(const SamplingSettings& settings, const std::string& name);
 
-// Whole numbers and numbers, strictly: the whole text must be one, in the range.
+// Whole numbers and numbers, strictly: the whole text must be one, in the range. `what` names the flag, variable or command.
 Result<int64_t> parse_integer(const std::string& text, const std::string& what, int64_t low, int64_t high);
 Result<double> parse_number(const std::string& text, const std::string& what);
 

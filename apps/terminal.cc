@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -25,9 +26,14 @@ void on_interrupt(int) {
     if (interrupted_flag.exchange(true)) _exit(130);
 }
 
+int first_output_error = 0;
+
 bool write_out(std::string_view text) {
+    errno = 0;
     const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-    return std::fflush(stdout) == 0 && written;
+    const bool done = std::fflush(stdout) == 0 && written;
+    if (!done && first_output_error == 0) first_output_error = errno != 0 ? errno : EIO;
+    return done;
 }
 
 }  // namespace
@@ -58,6 +64,10 @@ bool print_text(std::string_view text) {
 bool print_dim(std::string_view text) {
     if (!stdout_is_terminal()) return write_out(text);
     return write_out(fmt::format("{}{}{}", kDim, escape_for_terminal(text, EscapeKeep::LinesAndTabs), kPlain));
+}
+
+int output_error() {
+    return first_output_error;
 }
 
 StatusLine::StatusLine(std::string_view text) {
@@ -105,6 +115,7 @@ std::optional<std::string> read_line(const std::string& prompt, bool& interrupte
     if (!stdin_is_terminal()) {
         std::string line;
         if (!std::getline(std::cin, line)) return std::nullopt;
+        if (line.ends_with('\r')) line.pop_back();  // written on a system whose lines end so
         return line;
     }
     Cancel& cancel = interrupts();

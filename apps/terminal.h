@@ -21,6 +21,9 @@ bool print_text(std::string_view text);
 // The same, dim on a terminal.
 bool print_dim(std::string_view text);
 
+// The number of the first error that stdout gave; 0: everything was written. EPIPE: nobody reads it any more.
+int output_error();
+
 // A line on stderr that moves while something takes long; nothing at all when stderr is no terminal.
 class StatusLine {
   public:

@@ -1,7 +1,10 @@
 // cellar logits, tokenize, template, config: for people who check an engine, or their own set-up.
+#include <sys/stat.h>
+
 #include <fmt/format.h>
 
 #include <charconv>
+#include <regex>
 #include <span>
 
 #include "apps/commands.h"
@@ -43,16 +46,40 @@ Result<std::unique_ptr<text::Tokenizer>> vocabulary_of(const std::string& path) 
     return made;
 }
 
+bool same_file(const std::string& a, const std::string& b) {
+    struct stat first {
+    }, second{};
+    return stat(a.c_str(), &first) == 0 && stat(b.c_str(), &second) == 0 && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+// The parts of a split model, NAME-00001-of-000NN.gguf; else the one file.
+std::vector<std::string> parts_of(const std::string& model) {
+    static const std::regex split("(.*-)[0-9]{5}(-of-([0-9]{5})\\.gguf)");
+    std::smatch found;
+    if (!std::regex_match(model, found, split)) return {model};
+    std::vector<std::string> out;
+    for (int part = 1; part <= std::stoi(found[3]); ++part) out.push_back(fmt::format("{}{:05}{}", found[1].str(), part, found[2].str()));
+    return out;
+}
+
+// What is read must not be what is written.
+Result<void> check_output(const LogitsArgs& args) {
+    if (same_file(args.out, args.tokens)) return fail("--out {} would overwrite the file that --tokens reads", args.out);
+    for (const std::string& part : parts_of(args.model))
+        if (same_file(args.out, part)) return fail("--out {} would overwrite the model that is read", args.out);
+    return {};
+}
+
 }  // namespace
 
 Result<int> logits(const LogitsArgs& args) {
     const EngineSettings& settings = args.engine;
+    CELLAR_TRY_VOID(check_output(args));
     CELLAR_TRY(const std::string text, read_text(args.tokens));
     CELLAR_TRY(EngineOptions options, engine_options(settings));
     CELLAR_TRY(const auto model, model::Model::open(args.model, load_options(settings, options)));
     CELLAR_TRY(const std::vector<int32_t> tokens, parse_tokens(text, args.tokens, model->config().vocabulary));
-    if (args.last < 0 || args.last > static_cast<int64_t>(tokens.size()))
-        return fail("--last is {}, but there are {} tokens", args.last, tokens.size());
+    if (args.last > static_cast<int64_t>(tokens.size())) return fail("--last is {}, but there are {} tokens", args.last, tokens.size());
     if (options.context == 0) options.context = static_cast<int64_t>(tokens.size());
     options.max_outputs = kRowsAtOnce;
     CELLAR_TRY(const auto engine, Engine::make(model, options));
@@ -90,7 +117,6 @@ Result<int> tokenize(const TokenizeArgs& args) {
 }
 
 Result<int> render_template(const TemplateArgs& args) {
-    if (args.model.has_value() == args.file.has_value()) return fail("give a MODEL or --file TEMPLATE, one of the two");
     std::string source;
     if (args.file) {
         CELLAR_TRY(source, read_text(*args.file));

@@ -128,7 +128,8 @@ TEST(Chat, CommandsAnswerOnStderr) {
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_NE(outcome.out.find("My name is Nora."), std::string::npos) << outcome.out;
     EXPECT_NE(outcome.out.find("My name is Wim."), std::string::npos) << outcome.out;
-    for (const char* words : {"/regen", "blocks in use", "repetition_penalty", "'hot'", "no setting 'colour'", "no command '/nonsense'"})
+    for (const char* words : {"/regen", "blocks in use", "when it is full: drop-turns", "tokens of prefixes", "repetition_penalty", "'hot'",
+                              "no setting 'colour'", "no command '/nonsense'"})
         EXPECT_NE(outcome.err.find(words), std::string::npos) << words << " is not in: " << outcome.err;
 }
 
@@ -158,6 +159,71 @@ TEST(Chat, GoesOnFromASessionFile) {
     EXPECT_NE(*read_file(other, size_t{1} << 24), "precious");
     EXPECT_EQ(*read_file(other + ".old", 100), "precious");
     std::filesystem::remove(session);
+}
+
+TEST(Chat, ForgetsOldTurnsAndSaysSo) {
+    std::string input;
+    for (int i = 0; i < 14; ++i) input += "The code for the red door is 4821.\n";
+    const std::vector<std::string> base{"chat", kModel, "--system", "You are Nora.", "--ctx", "256", "-n", "20"};
+    const auto with = [&](const std::string& overflow) {
+        std::vector<std::string> arguments = base;
+        if (!overflow.empty()) arguments.insert(arguments.end(), {"--overflow", overflow});
+        return cellar(arguments, input + "What is your name?\n");
+    };
+    for (const char* overflow : {"", "drop-turns", "shift", "slide"}) {
+        const Outcome outcome = with(overflow);
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        EXPECT_NE(outcome.err.find("forgot "), std::string::npos) << overflow << ": " << outcome.err;
+        EXPECT_NE(outcome.out.find("Nora"), std::string::npos) << overflow << ": " << outcome.out;
+    }
+    const Outcome stopped = with("stop");
+    EXPECT_EQ(stopped.code, 3);
+    EXPECT_EQ(stopped.err.find("forgot"), std::string::npos);
+    EXPECT_NE(stopped.err.find("256"), std::string::npos) << stopped.err;
+    expect_refusal(cellar({"chat", kModel, "--overflow", "forget"}), 2, "drop-turns");
+}
+
+TEST(Chat, WhatWasForgottenStaysForgottenInItsFile) {
+    for (const char* overflow : {"drop-turns", "shift", "slide"}) {
+        const std::string session = std::string(CELLAR_BINARY_DIR) + "/cli-forgets.session";
+        std::filesystem::remove(session);
+        std::string input = "My name is Ada.\n";
+        for (int i = 0; i < 14; ++i) input += "The code for the red door is 4821.\n";
+        const std::vector<std::string> arguments{"chat", kModel, "--system",  "You are Nora.", "--ctx",      "256",
+                                                 "-n",   "20",   "--session", session,         "--overflow", overflow};
+        const Outcome first = cellar(arguments, input);
+        ASSERT_EQ(first.code, 0) << first.err;
+        ASSERT_NE(first.err.find("forgot "), std::string::npos) << first.err;
+        std::vector<std::string> again = arguments;
+        again.emplace_back("--verbose");
+        const Outcome second = cellar(again, "What is the code for the red door?\n");
+        ASSERT_EQ(second.code, 0) << second.err;
+        EXPECT_EQ(second.out, "The code for the red door is 4821.\n") << second.err;
+        EXPECT_NE(second.err.find("(this sequence, coloured)"), std::string::npos) << second.err;
+        EXPECT_NE(second.err.find("the rest is new"), std::string::npos) << "nothing else is read: " << second.err;
+        std::filesystem::remove(session);
+    }
+}
+
+TEST(Run, AnAnswerSlidesPastItsContext) {
+    const Outcome outcome =
+        cellar({"run", kModel, "--json", "--ctx", "96", "--ignore-eos", "-n", "200", "--overflow", "slide", "-p", "My name is Ada."});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const json answer = json::parse(outcome.out);
+    EXPECT_EQ(answer["tokens"].size(), 200U);
+    EXPECT_GE(answer["forgotten"]["tokens"], 200 - 96);
+    EXPECT_NE(outcome.err.find("forgot 0 turns"), std::string::npos) << outcome.err;
+}
+
+TEST(Run, ABudgetHoldsAndIsSaid) {
+    const Outcome outcome = cellar({"run", kModel, "--verbose", "-p", "My name is Ada."}, "", {{"CELLAR_KV_BUDGET", "64MiB"}});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.err.find("cache budget 64.0 MiB"), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find("nothing in the cache begins like it"), std::string::npos) << outcome.err;
+    expect_refusal(cellar({"run", kModel, "--kv-budget", "10", "-p", "x"}), 1, "10 B");
+    expect_refusal(cellar({"run", kModel, "--kv-budget", "2 GiB", "-p", "x"}), 2, "--kv-budget");
+    expect_refusal(cellar({"run", kModel, "-p", "x"}, "", {{"CELLAR_KV_BUDGET", "some"}}), 2, "CELLAR_KV_BUDGET");
+    EXPECT_NE(cellar({"config", "--kv-budget", "2GiB"}).out.find("2.00 GiB"), std::string::npos);
 }
 
 TEST(Config, FlagBeatsEnvironmentBeatsDefault) {
@@ -265,19 +331,7 @@ TEST(Refusals, CommandLines) {
         {{"bench", kModel, "--reps", "many"}, "many"},
         {{"template"}, "--input"},
         {{"chat"}, "model"},
-    };
-    for (const auto& [arguments, word] : usage) {
-        SCOPED_TRACE(arguments.empty() ? "" : arguments.back());
-        expect_refusal(cellar(arguments), 2, word);
-    }
-    const std::string empty = temporary("empty.txt", "");
-    const std::vector<std::pair<std::vector<std::string>, std::string>> input{
-        {{"run", "/no/such/file.gguf", "-p", "x"}, "/no/such/file.gguf"},
-        {{"run", CELLAR_SOURCE_DIR, "-p", "x"}, "folder"},
-        {{"run", empty, "-p", "x"}, "empty"},
-        {{"run", CELLAR_SOURCE_DIR "/CMakeLists.txt", "-p", "x"}, "GGUF"},
         {{"run", kModel, "-p", "x", "-f", "y"}, "not with both"},
-        {{"run", kModel, "-f", "/no/such/prompt"}, "/no/such/prompt"},
         {{"run", kModel, "--raw", "-p", "x", "--system", "y"}, "--system"},
         {{"run", kModel, "-p", "x", "-n", "few"}, "'few'"},
         {{"run", kModel, "-p", "x", "--ctx", "0"}, "--ctx"},
@@ -289,15 +343,27 @@ TEST(Refusals, CommandLines) {
         {{"run", kModel, "-p", "x", "--cache-type-k", "f16 "}, "--cache-type-k"},
         {{"run", kModel, "-p", "x", "--cpu-target", "AVX9"}, "AVX9"},
         {{"run", kModel, "-p", "x", "--thinking", "loud"}, "loud"},
-        {{"run", kModel, "-p", "x", "--template", "/no/such/template"}, "/no/such/template"},
         {{"run", kModel, "--dump-graph", "png"}, "png"},
+        {{"template", "--input", "x"}, "MODEL"},
+    };
+    for (const auto& [arguments, word] : usage) {
+        SCOPED_TRACE(arguments.empty() ? "" : arguments.back());
+        expect_refusal(cellar(arguments), 2, word);
+    }
+    const std::string empty = temporary("empty.txt", "");
+    const std::vector<std::pair<std::vector<std::string>, std::string>> input{
+        {{"run", "/no/such/file.gguf", "-p", "x"}, "/no/such/file.gguf"},
+        {{"run", CELLAR_SOURCE_DIR, "-p", "x"}, "folder"},
+        {{"run", empty, "-p", "x"}, "empty"},
+        {{"run", CELLAR_SOURCE_DIR "/CMakeLists.txt", "-p", "x"}, "GGUF"},
+        {{"run", kModel, "-f", "/no/such/prompt"}, "/no/such/prompt"},
+        {{"run", kModel, "-p", "x", "--template", "/no/such/template"}, "/no/such/template"},
         {{"logits", kModel, "--tokens", empty, "--out", "/dev/null"}, "no token ids"},
         {{"logits", kModel, "--tokens", temporary("bad-ids.txt", "1 2 x"), "--out", "/dev/null"}, "'x'"},
         {{"logits", kModel, "--tokens", temporary("far-ids.txt", "1 2 1024"), "--out", "/dev/null"}, "outside the vocabulary of 1024"},
         {{"logits", kModel, "--tokens", temporary("ids2.txt", "1 2"), "--out", "/no/such/folder/x"}, "/no/such/folder"},
         {{"logits", kModel, "--tokens", temporary("ids2.txt", "1 2"), "--out", "/dev/null", "--last", "3"}, "--last"},
         {{"tokenize", kModel, "-f", "/no/such/text"}, "/no/such/text"},
-        {{"template", "--input", empty}, "MODEL"},
         {{"template", kModel, "--input", empty}, "JSON"},
         {{"perplexity", kModel, "-f", empty}, "too few"},
         {{"perplexity", kModel, "-f", "/no/such/text"}, "/no/such/text"},
@@ -307,8 +373,8 @@ TEST(Refusals, CommandLines) {
         expect_refusal(cellar(arguments), 1, word);
     }
     expect_refusal(cellar({"run", kModel}, ""), 1, "empty");
-    expect_refusal(cellar({"config"}, "", {{"CELLAR_CACHE_TYPE", "fp8"}}), 1, "CELLAR_CACHE_TYPE");
-    expect_refusal(cellar({"config"}, "", {{"CELLAR_THREADS", "-2"}}), 1, "CELLAR_THREADS");
+    expect_refusal(cellar({"config"}, "", {{"CELLAR_CACHE_TYPE", "fp8"}}), 2, "CELLAR_CACHE_TYPE");
+    expect_refusal(cellar({"config"}, "", {{"CELLAR_THREADS", "-2"}}), 2, "CELLAR_THREADS");
 }
 
 TEST(Refusals, Templates) {

@@ -430,6 +430,15 @@ TEST_F(SessionFiles, TheNumericPathIsRecorded) {
     EXPECT_EQ(session->find("main")->pure, 60);
 }
 
+TEST_F(SessionFiles, AnotherVersionIsRefusedByName) {
+    ASSERT_TRUE(save(*open(), "one"));
+    std::string bytes = bytes_of(path_);
+    bytes[8] = 2;
+    std::ofstream(path_, std::ios::binary) << bytes;
+    EXPECT_NE(refusal().find("a session file of version 2, this program reads version 1"), std::string::npos) << refusal();
+    EXPECT_EQ(bytes_of(path_), bytes);
+}
+
 TEST_F(SessionFiles, AnotherRopeRegimeIsRefusedByName) {
     model_ = tiny::model("phi3");
     const auto engine_for = [&](int64_t context) {

@@ -1,0 +1,271 @@
+// Sessions as a user of the program meets them: saved, taken up, moved, damaged, full, looked into.
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "engine/session_directory.h"
+#include "support/process.h"
+#include "support/tiny_model.h"
+
+namespace cellar {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using process::cellar;
+using process::Outcome;
+
+const std::string kModel = tiny::shipped_path();
+
+class CliSession : public testing::Test {
+  protected:
+    void SetUp() override {
+        folder_ = fs::path(CELLAR_BINARY_DIR) / ("cli-session-" + std::to_string(getpid()));
+        fs::remove_all(folder_);
+        fs::create_directory(folder_);
+        file_ = folder_ / "chat.session";
+    }
+    void TearDown() override { fs::remove_all(folder_); }
+    Outcome chat(const std::string& input, std::vector<std::string> flags = {}) const {
+        std::vector<std::string> arguments{"chat", kModel, "--session", file_};
+        arguments.insert(arguments.end(), flags.begin(), flags.end());
+        return cellar(arguments, input);
+    }
+    std::string bytes() const { return *read_file(file_, size_t{1} << 28); }
+    static void expect(const Outcome& outcome, const std::string& words) {
+        EXPECT_NE(outcome.err.find(words), std::string::npos) << "'" << words << "' is not in: " << outcome.err;
+    }
+    static size_t count(const std::string& text, const std::string& words) {
+        size_t n = 0;
+        for (size_t at = 0; (at = text.find(words, at)) != std::string::npos; ++at) ++n;
+        return n;
+    }
+
+    fs::path folder_;
+    std::string file_;
+};
+
+TEST_F(CliSession, ASaveThatFailsCostsTheExitCodeAndIsSaidOnce) {
+    const Outcome outcome = cellar({"chat", kModel, "--session", "/dev/full/chat.session"}, "My name is Ada.\n");
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_EQ(outcome.out, "") << "a place that cannot be is refused before the first turn";
+    // The place of the file is taken while the chat runs; the shell writes the second message only then.
+    ASSERT_EQ(chat("My name is Ada.\n").code, 0);
+    const std::string script = "{ echo 'I live in Oslo.'; sleep 1; mv '" + file_ + "' '" + file_ + ".moved'; echo precious > '" + file_ +
+                               "'; echo 'What is my name?'; echo 'Where do I live?'; } | '" CELLAR_BINARY_DIR "/cellar' chat '" + kModel +
+                               "' --session '" + file_ + "'";
+    const Outcome taken = process::run({"/bin/sh", "-c", script});
+    EXPECT_EQ(taken.code, 1) << taken.err;
+    EXPECT_EQ(count(taken.err, "not saved"), 1U) << taken.err;
+    expect(taken, "another file has taken its place");
+    EXPECT_EQ(taken.out, "I will remember that you live in Oslo.\nYour name is Ada.\nYou live in Oslo.\n");
+    EXPECT_EQ(bytes(), "precious\n");
+}
+
+TEST_F(CliSession, AFileThatIsDeletedMeanwhileIsWrittenAnew) {
+    const std::string script = "{ echo 'My name is Ada.'; sleep 1; rm '" + file_ +
+                               "'; echo 'I live in Oslo.'; } | '" CELLAR_BINARY_DIR "/cellar' chat '" + kModel + "' --session '" + file_ + "'";
+    const Outcome outcome = process::run({"/bin/sh", "-c", script});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    expect(outcome, "deleted or moved away");
+    EXPECT_EQ(chat("What is my name?\n").out, "Your name is Ada.\n");
+}
+
+TEST_F(CliSession, BranchesCanBeDropped) {
+    const Outcome first = chat("My name is Ada.\n/fork other\n/drop other\n/drop\n/drop nobody\n/switch main\n/drop other\n/switch\n/switch other\n");
+    EXPECT_EQ(first.code, 0) << first.err;
+    for (const char* words : {"this is branch 'other'; /switch to another one first", "/drop wants the name", "no branch 'nobody'",
+                              "branch 'other' is gone", "branches: main (here)\n", "no branch 'other'"})
+        expect(first, words);
+    const Outcome second = chat("/switch\n/fork other\n");
+    expect(second, "branches: main (here)\n");
+    expect(second, "this is branch 'other' now");
+}
+
+TEST_F(CliSession, TheMostBranchesAreSaid) {
+    std::string input = "My name is Ada.\n";
+    for (int i = 0; i < 33; ++i) input += "/fork b" + std::to_string(i) + "\n";
+    const Outcome outcome = chat(input + "/drop b3\n/fork more\nWhat is my name?\n");
+    expect(outcome, "32 branches are open, and no more can be; /drop NAME lets one go");
+    expect(outcome, "this is branch 'more' now");
+    EXPECT_EQ(outcome.out, "Hello, Ada.\nYour name is Ada.\n");
+}
+
+TEST_F(CliSession, AFullContextNamesWhatMakesRoom) {
+    std::string text;
+    for (int i = 0; i < 30; ++i) text += "My name is Ada. ";
+    const Outcome outcome = chat("/fork other\n" + text + "\n", {"--ctx", "64", "--overflow", "stop"});
+    EXPECT_EQ(outcome.code, 3);
+    for (const char* words : {"the context holds 64", "/undo", "/clear", "/drop"}) expect(outcome, words);
+}
+
+TEST_F(CliSession, SaveSaysWhatIsUpToDate) {
+    const Outcome outcome = chat("My name is Ada.\n/save\n");
+    expect(outcome, "chat.session is up to date");
+    EXPECT_EQ(outcome.err.find(" 0 tokens"), std::string::npos) << outcome.err;
+}
+
+TEST_F(CliSession, LoadGoesOnFromAnotherFile) {
+    const std::string other = folder_ / "other.session";
+    ASSERT_EQ(cellar({"chat", kModel, "--session", other}, "My name is Eva.\n/fork second\nI live in Rome.\n").code, 0);
+    const Outcome outcome = chat("My name is Ada.\n/load " + other + "\nWhat is my name?\nWhere do I live?\n/load " + file_ + "\nWhat is my name?\n");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.out, "Hello, Ada.\nYour name is Eva.\nYou live in Rome.\nYour name is Ada.\n") << outcome.err;
+    // Nothing that is not saved is let go, and nothing is taken that is not there.
+    const Outcome refused = cellar({"chat", kModel}, "My name is Ada.\n/load " + file_ + "\n/load\n/clear\n/load " + other + "-no\n/load " + kModel +
+                                                         "\nMy name is Bo.\nWhat is my name?\n");
+    for (const char* words : {"stands in no file", "/load wants a file name", "no such file", "no session file"}) expect(refused, words);
+    EXPECT_NE(refused.out.find("Your name is Bo."), std::string::npos) << refused.out;
+    EXPECT_FALSE(fs::exists(other + "-no"));
+}
+
+TEST_F(CliSession, GotoTakesBackTurns) {
+    const Outcome outcome =
+        chat("My name is Ada.\nI live in Oslo.\nMy name is Bo.\n/goto\n/goto 7\n/goto x\n/goto 2\nWhat is my name?\n/goto 0\nWhat is my name?\n");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    for (const char* words : {"   1  My name is Ada.\n", "   3  My name is Bo.\n", "must lie in [0, 3]", "'x'", "behind turn 2 of 3"})
+        expect(outcome, words);
+    EXPECT_NE(outcome.out.find("Your name is Ada.\n"), std::string::npos) << outcome.out;
+    EXPECT_TRUE(outcome.out.ends_with("You have not told me your name.\n")) << outcome.out;
+}
+
+TEST_F(CliSession, CellsAreShown) {
+    const Outcome outcome = chat("My name is Ada.\n/fork other\nI live in Oslo.\nThe code for the red door is 4821.\n/cells\n");
+    expect(outcome, "blocks of 32 tokens");
+    expect(outcome, "a main ");
+    expect(outcome, "b other ");
+    expect(outcome, "* several branches");
+    EXPECT_EQ(outcome.err.find('\033'), std::string::npos);
+}
+
+TEST_F(CliSession, RestoredBranchesShareTheirCells) {
+    std::string input;
+    for (int i = 0; i < 6; ++i) input += "The code for the red door is 482" + std::to_string(i) + ".\n";
+    ASSERT_EQ(chat(input + "/fork other\nMy name is Ada.\n/switch main\nMy name is Bo.\n").code, 0);
+    const Outcome outcome = chat("/switch other\nWhat is my name?\n/switch main\nWhat is my name?\n");
+    expect(outcome, "tokens are shared with open branches");
+    EXPECT_EQ(outcome.out, "Your name is Ada.\nYour name is Bo.\n");
+}
+
+TEST_F(CliSession, SamplingSettingsComeBackUnlessFlagsSayOtherwise) {
+    ASSERT_EQ(chat("My name is Ada.\n/set temperature 0.25\n/set seed 7\n").code, 0);
+    const auto setting = [&](const Outcome& outcome, const std::string& name) {
+        const size_t at = outcome.err.find("\n" + name + " ");
+        return at == std::string::npos ? std::string() : outcome.err.substr(at + 21, outcome.err.find('\n', at + 1) - at - 21);
+    };
+    const Outcome again = chat("/set\n");
+    EXPECT_EQ(setting(again, "temperature"), "0.25") << again.err;
+    EXPECT_EQ(setting(again, "seed"), "7");
+    EXPECT_EQ(setting(chat("/set\n", {"--top-k", "3"}), "temperature"), "0");
+    const Outcome loaded = cellar({"chat", kModel}, "/load " + file_ + "\n/set\n");
+    EXPECT_EQ(setting(loaded, "temperature"), "0.25") << loaded.err;
+}
+
+TEST_F(CliSession, LinesMayEndAsOnOtherSystems) {
+    const Outcome outcome = chat("My name is Ada.\r\n\"\"\"\r\nWhat is\r\nmy name?\r\n\"\"\"\r\n/exit\r\nnot read\r\n");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(count(outcome.out, "\n"), 2U) << outcome.out;
+    EXPECT_EQ(outcome.err.find("no command"), std::string::npos) << outcome.err;
+}
+
+TEST_F(CliSession, ADamagedLastSaveIsSaidAndKept) {
+    ASSERT_EQ(chat("My name is Ada.\n").code, 0);
+    const size_t before = bytes().size();
+    ASSERT_EQ(chat("I live in Oslo.\n").code, 0);
+    std::string damaged = bytes();
+    damaged[before + 60] ^= 1;
+    std::ofstream(file_, std::ios::binary) << damaged;
+    const Outcome outcome = chat("What is my name?\nWhere do I live?\n");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    expect(outcome, "damaged");
+    EXPECT_TRUE(outcome.out.starts_with("Your name is Ada.\n")) << outcome.out;
+    EXPECT_EQ(*read_file(file_ + ".damaged", size_t{1} << 28), damaged);
+}
+
+TEST_F(CliSession, AnAnswerIsRightOnOtherTargets) {
+    ASSERT_EQ(chat("My name is Ada.\nThe code for the red door is 4821.\n").code, 0);
+    for (const char* target : {"AVX2", "SSE4", "SSSE3", "SSE2", "EMU128", "SCALAR"}) {
+        SCOPED_TRACE(target);
+        const Outcome outcome = chat("What is the code for the red door?\nWhat is my name?\n", {"--cpu-target", target});
+        if (outcome.code == 2) {
+            expect(outcome, "this machine or this build does not have");
+            EXPECT_TRUE(std::string(target) != "AVX2" || !__builtin_cpu_supports("avx2"));
+            continue;
+        }
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        EXPECT_EQ(outcome.out, "The code for the red door is 4821.\nYour name is Ada.\n") << outcome.err;
+    }
+}
+
+TEST_F(CliSession, APrefixOfATooLongSessionIsTakenOnRequest) {
+    std::string input;
+    for (int i = 0; i < 12; ++i) input += "Tell me a story about a fox and a bear.\n";
+    ASSERT_EQ(chat(input + "The code for the red door is 4821.\n").code, 0);
+    const Outcome refused = chat("What is the code for the red door?\n", {"--ctx", "200"});
+    EXPECT_EQ(refused.code, 1);
+    expect(refused, "--session-prefix");
+    const Outcome taken = chat("What is the code for the red door?\n", {"--ctx", "200", "--session-prefix"});
+    EXPECT_EQ(taken.code, 0) << taken.err;
+    expect(taken, "200 of ");
+    expect(taken, "forgot ");
+    EXPECT_EQ(taken.out, "The code for the red door is 4821.\n");
+}
+
+TEST_F(CliSession, TheFileSaysWhatIsInIt) {
+    ASSERT_EQ(chat("My name is Ada.\nI live in Oslo.\n/fork other\nThe code for the red door is 4821.\n", {"--system", "You are Nora."}).code, 0);
+    for (const std::vector<std::string>& arguments : {std::vector<std::string>{"session", file_}, {"inspect", file_}}) {
+        const Outcome outcome = cellar(arguments);
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        for (const char* words : {"llama", "f16", "other ", "6 messages", "main ", "4 messages", "shared with other"})
+            EXPECT_NE(outcome.out.find(words), std::string::npos) << words << " is not in: " << outcome.out;
+    }
+    const json found = json::parse(cellar({"session", file_, "--json"}).out);
+    ASSERT_EQ(found["branches"].size(), 2U);
+    EXPECT_EQ(found["branches"][0]["name"], "other");
+    EXPECT_EQ(found["branches"][0]["messages"], 6);
+    EXPECT_EQ(found["branches"][0]["pure"], found["branches"][0]["tokens"]);
+    EXPECT_EQ(cellar({"session", file_, "--export-text", "--branch", "main"}).out,
+              "system: You are Nora.\n\nuser: My name is Ada.\n\nassistant: Hello, Ada.\n\nuser: I live in Oslo.\n\nassistant: I will remember that "
+              "you live in Oslo.\n");
+    EXPECT_NE(cellar({"session", file_, "--export-text"}).out.find("user: The code for the red door is 4821.\n"), std::string::npos);
+    EXPECT_EQ(cellar({"session", file_, "--export-text", "--branch", "nobody"}).code, 1);
+    EXPECT_EQ(cellar({"session", file_ + "-no"}).code, 1);
+    EXPECT_FALSE(fs::exists(file_ + "-no"));
+    EXPECT_EQ(cellar({"session", kModel}).code, 1);
+}
+
+TEST_F(CliSession, AFileCanBePruned) {
+    ASSERT_EQ(chat("My name is Ada.\n/fork other\nI live in Oslo.\n").code, 0);
+    const size_t before = bytes().size();
+    const Outcome pruned = cellar({"session", file_, "--prune"});
+    EXPECT_EQ(pruned.code, 0) << pruned.err;
+    EXPECT_LT(bytes().size(), before);
+    EXPECT_EQ(json::parse(cellar({"session", file_, "--json"}).out)["dead_bytes"], 0);
+    EXPECT_EQ(cellar({"session", file_, "--drop", "nobody"}).code, 1);
+    EXPECT_EQ(cellar({"session", file_, "--drop", "other"}).code, 0);
+    EXPECT_EQ(json::parse(cellar({"session", file_, "--json"}).out)["branches"].size(), 1U);
+    EXPECT_EQ(chat("What is my name?\nWhere do I live?\n").out.substr(0, 18), "Your name is Ada.\n");
+}
+
+// A file that somebody works with is left alone, and so is its reader.
+TEST_F(CliSession, ASessionInUseIsRefusedByName) {
+    ASSERT_EQ(chat("My name is Ada.\n").code, 0);
+    const auto held = SessionFile::open(file_);
+    ASSERT_TRUE(held);
+    for (const std::vector<std::string>& arguments :
+         {std::vector<std::string>{"chat", kModel, "--session", file_}, {"session", file_}, {"session", file_, "--prune"}}) {
+        const Outcome outcome = cellar(arguments, "What is my name?\n");
+        EXPECT_EQ(outcome.code, 1);
+        expect(outcome, "another process has this session open");
+    }
+}
+
+}  // namespace
+}  // namespace cellar
