@@ -61,7 +61,7 @@ TEST_F(CellsPicture, WhatIsKeptForLaterIsTheBranchsAsLongAsItIsThere) {
     grow(main_, 64);
     kv::Index index(*cache_);
     index.keep("root", main_, 64);
-    EXPECT_NE(picture({{"main", main_, true}}).find("main       64 tokens < aa\n"), std::string::npos) << picture({{"main", main_, true}});
+    EXPECT_NE(picture({{"main", main_, true}}).find("main      64 tokens < aa\n"), std::string::npos) << picture({{"main", main_, true}});
     EXPECT_NE(picture({}).find("2 in use, 0 of them by several branches, 2 kept alone"), std::string::npos) << picture({});
 }
 
