@@ -57,7 +57,6 @@ class Store {
     void move(int32_t from, int32_t to);
     // Pages of free blocks go back to the operating system.
     void release_pages();
-    [[nodiscard]] size_t touched_bytes() const { return static_cast<size_t>(pool_.touched_blocks()) * block_bytes_; }
 
   private:
     Pool pool_;
