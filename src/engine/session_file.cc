@@ -271,11 +271,13 @@ Result<uint64_t> SessionFile::Save::add(SectionKind kind, uint64_t length, const
     section.length = length;
     std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash(XXH3_createState(), XXH3_freeState);
     XXH3_64bits_reset(hash.get());
-    // Small writes are gathered: a system call for each row would cost more than the bytes.
-    constexpr size_t kGather = size_t{1} << 20;
+    // Small parts are gathered: a system call for each row would cost more than the bytes. Large ones go out from where they lie.
+    constexpr size_t kGather = size_t{64} << 10;
     std::vector<std::byte> gathered;
+    gathered.reserve(std::min<uint64_t>(padded(length), 2 * kGather));
     uint64_t at = end_ + kSectionHeaderBytes;
     const auto flush = [&]() -> Result<void> {
+        if (gathered.empty()) return {};
         CELLAR_TRY_VOID(file_.write_at(file_.fd_, at, gathered));
         at += gathered.size();
         gathered.clear();
@@ -286,6 +288,12 @@ Result<uint64_t> SessionFile::Save::add(SectionKind kind, uint64_t length, const
         seen += part.size();
         CHECK_LE(seen, length);
         XXH3_64bits_update(hash.get(), part.data(), part.size());
+        if (part.size() >= kGather) {
+            CELLAR_TRY_VOID(flush());
+            CELLAR_TRY_VOID(file_.write_at(file_.fd_, at, part));
+            at += part.size();
+            return {};
+        }
         gathered.insert(gathered.end(), part.begin(), part.end());
         return gathered.size() >= kGather ? flush() : Result<void>{};
     })));
