@@ -1,5 +1,7 @@
 #pragma once
 // How cache_runner.h works. For one file of a program: a test or a fuzzer.
+#include <malloc.h>
+
 #include <fstream>
 #include <map>
 #include <memory>
@@ -549,6 +551,7 @@ Soak soak(const Scenario& scenario, int64_t operations, uint64_t seed) {
     for (int64_t done = 0; done < operations && out.wrong.empty(); done += kRound) {
         out.wrong = runner.run(random_program(seed++, static_cast<size_t>(std::min(kRound, operations - done))), nullptr);
         runner.cache().compact();
+        malloc_trim(0);  // what the models had
         out.resident.push_back(resident_bytes());
     }
     return out;

@@ -53,15 +53,13 @@ std::string name_of(const testing::TestParamInfo<std::tuple<size_t, int>>& info)
 INSTANTIATE_TEST_SUITE_P(Mixes, RandomOperations, testing::Combine(testing::Range<size_t>(0, 7), testing::Values(16, 32, 64)), name_of);
 
 // The ledger returns to its start, no block is left over, and memory does not creep.
-TEST(CacheSoak, AHundredThousandOperationsLeaveNothingBehind) {
-    const Soak done = soak(scenario(1, 32, 3000, true), static_cast<int64_t>(operations) * 200 / 3, 11);
+TEST(CacheSoak, ManyOperationsLeaveNothingBehind) {
+    const Soak done = soak(scenario(1, 32, 3000, true), static_cast<int64_t>(operations) * 20, 11);
     EXPECT_EQ(done.wrong, "");
 #ifndef CELLAR_REDUCED_TESTS
     // Sanitizers keep what was freed.
-    ASSERT_EQ(done.resident.size(), 10U);
-    const auto first = static_cast<double>(done.resident[1]);
-    EXPECT_LE(static_cast<double>(done.resident.back()), 1.02 * first);
-    EXPECT_LE(static_cast<double>(*std::max_element(done.resident.begin() + 1, done.resident.end())), 1.02 * first);
+    ASSERT_EQ(done.resident.size(), 3U);
+    EXPECT_LE(static_cast<double>(*std::max_element(done.resident.begin(), done.resident.end())), 1.02 * static_cast<double>(done.resident[0]));
 #endif
 }
 
