@@ -119,7 +119,7 @@ class Conversation {
     [[nodiscard]] size_t oldest_turn() const;
     [[nodiscard]] int32_t oldest_turn_tokens() const;
     bool cut_to(const std::string& shorter);
-    void let_go(size_t first, size_t last);
+    bool let_go(size_t first, size_t last);
     bool become(std::vector<Message> messages);
     int32_t forget_turn();
     int32_t forget_within_turn(int32_t wanted);

@@ -71,8 +71,7 @@ bool Conversation::cut_to(const std::string& shorter) {
         last = end->second;
         at_control = control;
     }
-    if (first == kUnknown || last <= first) return false;
-    let_go(first, last);
+    if (first == kUnknown || last <= first || !let_go(first, last)) return false;
     std::erase_if(marks_, [&](const Mark& mark) { return mark.tokens > first && mark.tokens < last; });
     const size_t text_first = offsets[first];
     for (Mark& mark : marks_) {
@@ -86,8 +85,8 @@ bool Conversation::cut_to(const std::string& shorter) {
     return true;
 }
 
-// Rows of tokens [first, last) of the prompt.
-void Conversation::let_go(size_t first, size_t last) {
+// Rows of tokens [first, last) of the prompt. False with nothing done where an answer in progress would lose rows that it stands on.
+bool Conversation::let_go(size_t first, size_t last) {
     kv::Cache& cache = engine_.cache();
     const int32_t common = cache.common_prefix(seq_, std::span<const int32_t>(tokens_));
     // Behind a prompt that is all there comes its answer; otherwise what comes is of another one.
@@ -97,8 +96,10 @@ void Conversation::let_go(size_t first, size_t last) {
     if (hi > cache.length(seq_)) {
         cache.trim(seq_, std::min(lo, cache.length(seq_)));
     } else if (!cache.remove_and_shift(seq_, {lo, hi})) {
+        if (answering_) return false;
         cache.trim(seq_, lo);  // a window would have to reach back: what is behind is run again
     }
+    return true;
 }
 
 // How many messages the oldest turn has; 0 when it is the one that is being answered.
