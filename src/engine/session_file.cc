@@ -326,9 +326,10 @@ Result<void> SessionFile::Save::commit(std::span<const uint64_t> alive) {
     const std::vector<std::byte> content = commit_content(file_.saves_ + 1, state);
     CELLAR_TRY_VOID(add(SectionKind::Commit, content).map([](auto) {}));
     CELLAR_TRY_VOID(file_.sync(file_.fd_));
+    // Before it has its name: a file that has one, but whose end is not known here, would be cut to nothing by the next save.
+    CELLAR_TRY_VOID(file_.map());
     if (!file_.exists_) CELLAR_TRY_VOID(file_.publish(file_.fd_, temporary_, false));
     temporary_.clear();
-    CELLAR_TRY_VOID(file_.map());
     file_.sections_ = std::move(state);
     file_.end_ = end_;
     file_.next_id_ = next_id_;
