@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "base/bytes.h"
 
@@ -115,9 +116,18 @@ class Verifier {
     std::map<uint64_t, bool> whole_;
 };
 
+// Sections that were written stand one behind the other. Of some that share their bytes much more would be in memory than stands in the file.
+bool overlap(const std::vector<Section>& sections) {
+    std::vector<std::pair<uint64_t, uint64_t>> stretches;
+    for (const Section& s : sections) stretches.emplace_back(s.offset, s.offset + kSectionHeaderBytes + padded(s.length));
+    std::sort(stretches.begin(), stretches.end());
+    return std::adjacent_find(stretches.begin(), stretches.end(), [](const auto& a, const auto& b) { return a.second > b.first; }) != stretches.end();
+}
+
 // What of a commit verifies; nothing where that is too little.
 std::optional<SessionState> state_of(const Commit& commit, Verifier& verifier, Reading reading) {
     SessionState out;
+    if (overlap(commit.alive)) return std::nullopt;
     for (const Section& section : commit.alive) {
         if (verifier.holds(section, commit.section)) {
             out.alive[section.id] = section;
