@@ -199,7 +199,8 @@ Result<std::string> ChatBranches::load(const std::string& path) {
     std::unique_ptr<Session> former = std::exchange(session_, std::move(session));
     if (auto done = take_up(); !done) {
         session_ = std::move(former);
-        if (!session_) {
+        // Where nothing was saved yet, there is no branch to go back to.
+        if (!stands_in_file(from)) {
             CELLAR_TRY_VOID(begin());
         } else {
             CELLAR_TRY(open_[from], restore(from));
