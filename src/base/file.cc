@@ -224,6 +224,19 @@ Result<void> AtomicFile::commit() {
     return {};
 }
 
+int rename_to_free_name(const std::string& from, const std::string& to) {
+    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+    return errno == EINVAL || errno == ENOSYS ? rename_by_link(from, to) : errno;
+}
+
+int rename_by_link(const std::string& from, const std::string& to) {
+    if (::link(from.c_str(), to.c_str()) != 0) return errno;
+    if (::unlink(from.c_str()) == 0) return 0;
+    const int error = errno;
+    ::unlink(to.c_str());
+    return error;
+}
+
 Result<void> write_file_atomically(const std::string& path, std::span<const std::byte> bytes, FileMode mode) {
     CELLAR_TRY(AtomicFile file, AtomicFile::create(path, mode));
     CELLAR_TRY_VOID(file.write(bytes));

@@ -87,6 +87,11 @@ class AtomicFile {
     int fd_ = -1;
 };
 
+// Renames a file unless the new name is taken; then nothing is done. 0 or an error number: EEXIST for a name that is taken.
+[[nodiscard]] int rename_to_free_name(const std::string& from, const std::string& to);
+// The same for file systems that cannot refuse a taken name while they rename: the file gets its second name, then loses its first.
+[[nodiscard]] int rename_by_link(const std::string& from, const std::string& to);
+
 [[nodiscard]] Result<void> write_file_atomically(const std::string& path, std::span<const std::byte> bytes, FileMode mode = FileMode::Shared);
 
 }  // namespace cellar

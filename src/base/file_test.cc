@@ -270,6 +270,21 @@ TEST_F(FileTest, SaysWhyItCannotWrite) {
     }
 }
 
+TEST_F(FileTest, RenamesOnlyToANameThatIsFree) {
+    for (const auto rename : {rename_to_free_name, rename_by_link}) {
+        make("a", "first");
+        make("b", "second");
+        EXPECT_EQ(rename(path("a"), path("b")), EEXIST);
+        EXPECT_EQ(read_file(path("a"), 100).value(), "first");
+        EXPECT_EQ(read_file(path("b"), 100).value(), "second");
+        EXPECT_EQ(rename(path("none"), path("c")), ENOENT);
+        EXPECT_EQ(rename(path("a"), path("c")), 0);
+        EXPECT_EQ(read_file(path("c"), 100).value(), "first");
+        EXPECT_EQ(entries(), 2U);
+        fs::remove(path("c"));
+    }
+}
+
 // A limit on the size of files stands for a disk that fills up in the middle of a write.
 TEST_F(FileDeathTest, AWriteThatRunsOutOfRoomLeavesTheOldFile) {
     testing::FLAGS_gtest_death_test_style = "fast";
