@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -44,6 +45,31 @@ kv::Cache& cache() {
         return *kv::Cache::make(spec, limits);
     }();
     return *made;
+}
+
+// Behind the file another save, whose state holds a section that lies in the content of another.
+void add_nested_save(std::vector<std::byte>& file) {
+    const auto state = find_state(file, "seed", Reading::Whole);
+    CHECK(state.has_value());
+    std::map<uint64_t, Section> alive = state->alive;
+    uint64_t id = state->next_id;
+    const auto add = [&](Section section, const std::vector<std::byte>& content) {
+        section.id = id++;
+        section.length = content.size();
+        section.checksum = XXH3_64bits(content.data(), content.size());
+        std::vector<std::byte> out = section_header(section);
+        out.insert(out.end(), content.begin(), content.end());
+        out.resize(padded(out.size()));
+        if (section.kind != SectionKind::Commit) alive[section.id] = section;
+        return out;
+    };
+    const uint64_t at = state->end;
+    file.resize(at);
+    const auto inner = add({SectionKind::Host, 0, at + kSectionHeaderBytes, 0, 0}, std::vector<std::byte>(24));
+    const auto outer = add({SectionKind::Host, 0, at, 0, 0}, inner);
+    file.insert(file.end(), outer.begin(), outer.end());
+    const auto commit = add({SectionKind::Commit, 0, file.size(), 0, 0}, commit_content(state->saves + 1, alive));
+    file.insert(file.end(), commit.begin(), commit.end());
 }
 
 // A file with two branches of a few tokens, one of them edited.
@@ -85,7 +111,9 @@ std::vector<std::byte> written_file(uint32_t seed) {
     const std::string bytes{std::istreambuf_iterator<char>(in), {}};
     unlink(path.c_str());
     const auto raw = std::as_bytes(std::span(bytes));
-    return {raw.begin(), raw.end()};
+    std::vector<std::byte> out(raw.begin(), raw.end());
+    if (random() % 4 == 0) add_nested_save(out);
+    return out;
 }
 
 // Every checksum becomes right, and the entries of commits say what the sections say.

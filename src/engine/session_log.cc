@@ -92,10 +92,12 @@ Saves find_saves(std::span<const std::byte> file) {
     return out;
 }
 
-// Whether sections verify, each looked at once however many commits name it.
+// Whether sections verify, each looked at once however many commits name it. Sections that were written share no bytes, so all of them
+// together are read at most once; where commits name sections that lie within others, no more than the file is read either, and what is
+// left does not verify.
 class Verifier {
   public:
-    explicit Verifier(std::span<const std::byte> file) : file_(file) {}
+    explicit Verifier(std::span<const std::byte> file) : file_(file), unread_(file.size()) {}
 
     // What a commit names is where it says, and whole.
     bool holds(const Section& named, const Section& commit) {
@@ -108,11 +110,14 @@ class Verifier {
     bool whole(const Section& section) {
         const auto known = whole_.find(section.offset);
         if (known != whole_.end()) return known->second;
+        if (section.length > unread_) return false;
+        unread_ -= section.length;
         const auto content = content_of(file_, section);
         return whole_[section.offset] = XXH3_64bits(content.data(), content.size()) == section.checksum;
     }
 
     std::span<const std::byte> file_;
+    uint64_t unread_;
     std::map<uint64_t, bool> whole_;
 };
 
