@@ -10,8 +10,8 @@
 namespace cellar::kv {
 namespace {
 
-constexpr int32_t kMostRotary = 1 << 30;
-constexpr uint32_t kPlainText = 1;  // flag: ids alone; rotary positions count with the positions, no media
+constexpr int32_t kMostRotary = 1 << 29;  // and the most that a run is turned: two turns differ by no more than an int32_t holds
+constexpr uint32_t kPlainText = 1;        // flag: ids alone; rotary positions count with the positions, no media
 
 std::vector<Run> runs_within(std::span<const Run> runs, Interval positions) {
     std::vector<Run> out;
