@@ -1,91 +1,16 @@
 // What befalls session files: they are moved, replaced, damaged, cut and made by strangers. Nothing that was saved is lost without a word.
-#include <gtest/gtest.h>
-
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 
-#include "base/file.h"
 #include "base/memory.h"
-#include "engine/session.h"
 #include "kv/verify.h"
-#include "support/tiny_model.h"
+#include "support/session_files.h"
 
 namespace cellar {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string bytes_of(const std::string& path) {
-    return *read_file(path, size_t{1} << 28);
-}
-
-class SessionFiles : public testing::Test {
-  protected:
-    void SetUp() override {
-        model_ = tiny::model("llama");
-        options_ = tiny::options();
-        options_.context = 512;
-        options_.cells = 2048;
-        engine_ = tiny::engine(model_, options_);
-        seq_ = *engine_->cache().open();
-        EXPECT_TRUE(engine_->append(seq_, tiny::tokens(*model_, 60)));
-        folder_ = fs::path(CELLAR_BINARY_DIR) / ("session-safety-" + std::to_string(getpid()));
-        fs::remove_all(folder_);
-        fs::create_directory(folder_);
-        path_ = folder_ / "s";
-    }
-    void TearDown() override { fs::remove_all(folder_); }
-
-    std::unique_ptr<Session> open(Reading reading = Reading::Whole) { return open_with(*engine_, reading); }
-    std::unique_ptr<Session> open_with(Engine& engine, Reading reading = Reading::Whole) {
-        auto session = Session::open(path_, engine, reading);
-        EXPECT_TRUE(session) << session.error().message;
-        return session ? *std::move(session) : nullptr;
-    }
-    Result<Session::Saved> save(Session& session, const std::string& host) {
-        const Session::Source source{"main", seq_, host};
-        return session.save({&source, 1});
-    }
-    std::string refusal() {
-        const auto session = Session::open(path_, *engine_);
-        return session ? "" : session.error().message;
-    }
-    std::string look() {
-        auto session = open();
-        return session == nullptr || session->branches().empty() ? "nothing" : session->find("main")->host;
-    }
-    // The sections of a kind, in the order of their ids.
-    static std::vector<Section> sections(const Session& session, SectionKind kind) {
-        std::vector<Section> out;
-        for (const auto& [id, section] : const_cast<Session&>(session).file().sections())
-            if (section.kind == kind) out.push_back(section);
-        return out;
-    }
-    void damage(uint64_t at) {
-        std::string bytes = bytes_of(path_);
-        bytes.at(at) ^= 0x10;
-        std::ofstream(path_, std::ios::binary) << bytes;
-    }
-    std::vector<std::string> files() const {
-        std::vector<std::string> out;
-        for (const auto& entry : fs::directory_iterator(folder_)) out.push_back(entry.path().filename());
-        std::sort(out.begin(), out.end());
-        return out;
-    }
-
-    std::shared_ptr<const model::Model> model_;
-    EngineOptions options_;
-    std::unique_ptr<Engine> engine_;
-    SeqId seq_{};
-    fs::path folder_;
-    std::string path_;
-};
 
 TEST_F(SessionFiles, OneThatIsDeletedWhileItIsOpenIsWrittenAnew) {
     auto session = open();
@@ -123,21 +48,6 @@ TEST_F(SessionFiles, OneWhosePlaceWasTakenIsNotWrittenAndTheOtherNeither) {
     // What was opened is still there, and its rows can go elsewhere.
     const SeqId seq = *engine_->cache().open();
     EXPECT_TRUE(session->restore("main", seq));
-}
-
-TEST_F(SessionFiles, WhatAKilledFirstSaveLeftIsRemovedUnlessItIsInUse) {
-    std::ofstream(path_ + ".new-abcdef") << "left";
-    std::ofstream(path_ + ".new-abc") << "somebody else's";
-    std::ofstream(path_ + ".new-locked") << "being written";
-    const int fd = ::open((path_ + ".new-locked").c_str(), O_RDWR);
-    ASSERT_EQ(flock(fd, LOCK_EX | LOCK_NB), 0);
-    auto session = open();
-    EXPECT_EQ(files(), (std::vector<std::string>{"s.new-abc", "s.new-locked"}));
-    ::close(fd);
-    ASSERT_TRUE(save(*session, "one"));
-    session.reset();
-    session = open();
-    EXPECT_EQ(files(), (std::vector<std::string>{"s", "s.new-abc"}));
 }
 
 TEST_F(SessionFiles, OneThatCannotBeMadeIsRefusedBeforeTheFirstTurn) {
@@ -454,66 +364,6 @@ TEST_F(SessionFiles, AnotherRopeRegimeIsRefusedByName) {
     EXPECT_EQ(look(), "one");
     engine_ = engine_for(512);
     EXPECT_NE(refusal().find("rope.0 is"), std::string::npos) << refusal();
-}
-
-// Rows in f32, so that the file is mostly rows: what changes a lot is written anew before it has grown by more than 15 %.
-TEST_F(SessionFiles, OneThatGrowsAndChangesStaysSmall) {
-    constexpr int32_t kTokens = 1000;
-    options_.formats = {kv::RowFormat::F32, kv::RowFormat::F32};
-    options_.context = 1024;
-    engine_ = tiny::engine(model_, options_);
-    seq_ = *engine_->cache().open();
-    ASSERT_TRUE(engine_->append(seq_, tiny::tokens(*model_, kTokens)));
-    auto session = open();
-    ASSERT_TRUE(save(*session, "one"));
-    const uint64_t rows = kTokens * engine_->cache().spec().bytes_per_token();
-    ASSERT_GT(rows, uint64_t{800} << 10) << "else the limit for small files is what is tested";
-    EXPECT_LE(fs::file_size(path_), rows + rows / 50 + (64 << 10));
-    bool rewritten = false;
-    for (int i = 0; i < 40; ++i) {
-        const int32_t keep = 100 + i * 137 % 880;
-        engine_->cache().trim(seq_, keep);
-        ASSERT_TRUE(engine_->append(seq_, tiny::tokens(*model_, static_cast<size_t>(kTokens - keep), static_cast<uint64_t>(i) + 9)));
-        const auto saved = save(*session, "more");
-        ASSERT_TRUE(saved) << saved.error().message;
-        rewritten = rewritten || saved->rewritten;
-        EXPECT_LE(session->file().dead_bytes(), session->file().file_bytes() / 8);
-        EXPECT_LE(fs::file_size(path_), rows * 115 / 100 + (64 << 10)) << "save " << i;
-    }
-    EXPECT_TRUE(rewritten);
-}
-
-TEST_F(SessionFiles, PruningForgetsBranchesAndWhatIsDead) {
-    const SeqId fork = *engine_->cache().fork(seq_, 60);
-    ASSERT_TRUE(engine_->append(fork, tiny::tokens(*model_, 100, 3)));
-    auto session = open();
-    const std::vector<Session::Source> sources{{"one", seq_, "1"}, {"two", fork, "2"}};
-    ASSERT_TRUE(session->save(sources));
-    for (int i = 0; i < 5; ++i) ASSERT_TRUE(session->save(sources));
-    session.reset();
-    const uint64_t before = fs::file_size(path_);
-    {
-        auto file = *SessionFile::open(path_);
-        const std::string nobody = "nobody";
-        EXPECT_FALSE(prune(*file, {&nobody, 1}));
-        ASSERT_TRUE(prune(*file, {}));
-        EXPECT_EQ(file->dead_bytes(), 0U);
-    }
-    EXPECT_EQ(open()->branches().size(), 2U);
-    EXPECT_LT(fs::file_size(path_), before);
-    const uint64_t both = fs::file_size(path_);
-    {
-        auto file = *SessionFile::open(path_);
-        const std::string two = "two";
-        ASSERT_TRUE(prune(*file, {&two, 1}));
-        const std::string one = "one";
-        EXPECT_FALSE(prune(*file, {&one, 1})) << "no branch would be left";
-    }
-    EXPECT_LT(fs::file_size(path_), both / 2);
-    session = open();
-    ASSERT_EQ(session->branches().size(), 1U);
-    EXPECT_EQ(session->branches()[0].host, "1");
-    EXPECT_EQ(session->restore_beside("one", {})->length, 60);
 }
 
 }  // namespace

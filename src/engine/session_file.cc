@@ -11,11 +11,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/check.h"
 #include "base/fault_guard.h"
+#include "base/file.h"
 
 namespace cellar {
 namespace {
@@ -29,10 +31,20 @@ std::string folder_of(const std::string& path) {
     return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// Between the name of a session and six letters; nobody gives a file of his own such a name.
+constexpr std::string_view kUnfinished = ".cellar-unfinished-";
+
+// Nothing yet, or the beginning of a session: no other bytes are ever written under such a name.
+bool may_be_session(int fd) {
+    std::byte head[kSessionHeaderBytes];
+    const ssize_t n = pread(fd, head, sizeof head, 0);
+    return n == 0 || (n > 0 && is_session({head, static_cast<size_t>(n)}));
+}
+
 // A temporary file that is being written is locked by its writer; one that is not was left by a writer that died.
 void remove_abandoned(const std::string& path) {
     const size_t slash = path.rfind('/');
-    const std::string stem = path.substr(slash == std::string::npos ? 0 : slash + 1) + ".new-";
+    const std::string stem = path.substr(slash == std::string::npos ? 0 : slash + 1).append(kUnfinished);
     DIR* folder = opendir(folder_of(path).c_str());
     if (folder == nullptr) return;
     while (const dirent* entry = readdir(folder)) {
@@ -41,7 +53,7 @@ void remove_abandoned(const std::string& path) {
         const int fd = openat(dirfd(folder), entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
         if (fd < 0) continue;
         struct stat info {};
-        const bool ours = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid();
+        const bool ours = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() && may_be_session(fd);
         if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0) unlinkat(dirfd(folder), entry->d_name, 0);
         close(fd);
     }
@@ -69,29 +81,41 @@ Place place_of(const std::string& path, int fd) {
 
 }  // namespace
 
+Result<SessionMap> SessionMap::make(const std::string& path, int fd) {
+    SessionMap out;
+    struct stat info {};
+    if (fstat(fd, &info) != 0) return system_error(path, "cannot be read", errno);
+    if (info.st_size == 0) return out;
+    const auto size = static_cast<size_t>(info.st_size);
+    void* at = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED) return system_error(path, "cannot be mapped", errno);
+    out.bytes_ = {static_cast<const std::byte*>(at), size};
+    out.guard_ = watch_mapping(path, out.bytes_);
+    return out;
+}
+
+SessionMap::SessionMap(SessionMap&& other) noexcept : bytes_(std::exchange(other.bytes_, {})), guard_(std::exchange(other.guard_, nullptr)) {}
+
+SessionMap& SessionMap::operator=(SessionMap&& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    std::swap(guard_, other.guard_);
+    return *this;
+}
+
+SessionMap::~SessionMap() {
+    if (guard_ != nullptr) unwatch_mapping(guard_);
+    if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
 SessionFile::~SessionFile() {
-    unmap();
     if (fd_ >= 0) close(fd_);
 }
 
-void SessionFile::unmap() {
-    if (guard_ != nullptr) unwatch_mapping(std::exchange(guard_, nullptr));
-    if (map_ != nullptr) munmap(const_cast<std::byte*>(map_), mapped_);
-    map_ = nullptr;
-    mapped_ = 0;
-}
-
-Result<void> SessionFile::map() {
-    struct stat info {};
-    if (fstat(fd_, &info) != 0) return system_error(path_, "cannot be read", errno);
-    if (info.st_size == 0) return unmap(), Result<void>{};
-    void* at = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, fd_, 0);
-    if (at == MAP_FAILED) return system_error(path_, "cannot be mapped", errno);
-    unmap();
-    map_ = static_cast<const std::byte*>(at);
-    mapped_ = static_cast<size_t>(info.st_size);
-    guard_ = watch_mapping(path_, {map_, mapped_});
-    return {};
+Result<SessionMap> SessionFile::map(int fd) const {
+    if (fault_) {
+        if (const Fault fault = fault_(0); fault.error != 0) return system_error(path_, "cannot be mapped", fault.error);
+    }
+    return SessionMap::make(path_, fd);
 }
 
 Result<std::unique_ptr<SessionFile>> SessionFile::open(const std::string& path, Reading reading) {
@@ -124,14 +148,13 @@ Result<std::unique_ptr<SessionFile>> SessionFile::open(const std::string& path, 
 }
 
 Result<void> SessionFile::read(Reading reading) {
-    CELLAR_TRY_VOID(map());
-    const std::span<const std::byte> file(map_, mapped_);
-    CELLAR_TRY(SessionState state, find_state(file, path_, reading));
+    CELLAR_TRY(map_, map(fd_));
+    CELLAR_TRY(SessionState state, find_state(map_.bytes(), path_, reading));
     sections_ = std::move(state.alive);
     saves_ = state.saves;
     next_id_ = state.next_id;
     end_ = state.end;
-    unread_ = file.size() - end_;
+    unread_ = map_.bytes().size() - end_;
     lost_saves_ = state.lost_saves;
     lost_pieces_ = state.lost_pieces;
     exists_ = true;
@@ -141,7 +164,7 @@ Result<void> SessionFile::read(Reading reading) {
 std::span<const std::byte> SessionFile::content(uint64_t id) const {
     const auto found = sections_.find(id);
     CHECK(found != sections_.end());
-    return content_of({map_, mapped_}, found->second);
+    return content_of(map_.bytes(), found->second);
 }
 
 uint64_t SessionFile::dead_bytes() const {
@@ -176,12 +199,25 @@ Result<void> SessionFile::sync(int fd) const {
     return {};
 }
 
+// Who may read a file that takes the place of this one: whoever may now. A new one is its owner's alone.
+bool SessionFile::set_access(int fd) const {
+    struct stat now {
+    }, made{};
+    if (fd_ < 0) return fchmod(fd, 0600) == 0;
+    if (fstat(fd_, &now) != 0 || fstat(fd, &made) != 0) return false;
+    mode_t mode = now.st_mode & 0777;
+    const bool same = made.st_uid == now.st_uid && made.st_gid == now.st_gid;
+    // The rights of a group are not for another one.
+    if (!same && fchown(fd, now.st_uid, now.st_gid) != 0 && fchown(fd, static_cast<uid_t>(-1), now.st_gid) != 0) mode &= ~mode_t{070};
+    return fchmod(fd, mode) == 0;
+}
+
 Result<int> SessionFile::create_beside(std::string& name) const {
     for (int attempt = 0; attempt < 8; ++attempt) {
-        name = path_ + ".new-XXXXXX";
+        name = fmt::format("{}{}XXXXXX", path_, kUnfinished);
         const int fd = mkostemp(name.data(), O_CLOEXEC);
         if (fd < 0) return system_error(path_, "cannot be created", errno);
-        const bool ready = fchmod(fd, 0600) == 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+        const bool ready = set_access(fd) && flock(fd, LOCK_EX | LOCK_NB) == 0;
         const int error = errno;
         // Before it was locked it may have looked abandoned to somebody who tidies up.
         if (ready && place_of(name, fd) == Place::Same) return fd;
@@ -196,10 +232,9 @@ Result<int> SessionFile::create_beside(std::string& name) const {
 // A finished temporary file takes the session's name, and its place here. Where it replaces nothing, it takes the name only if nobody
 // else has it by now.
 Result<void> SessionFile::publish(int fd, const std::string& temporary, bool replaces) {
-    if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path_.c_str(), replaces ? 0 : RENAME_NOREPLACE) != 0) {
-        if (errno == EEXIST) return fail("{}: another process has made this file meanwhile; choose another name", path_);
-        return system_error(path_, "cannot be renamed into place", errno);
-    }
+    const int error = !replaces ? rename_to_free_name(temporary, path_) : std::rename(temporary.c_str(), path_.c_str()) != 0 ? errno : 0;
+    if (error == EEXIST) return fail("{}: another process has made this file meanwhile; choose another name", path_);
+    if (error != 0) return system_error(path_, "cannot be renamed into place", error);
     const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0) {
         fsync(folder);
@@ -327,9 +362,10 @@ Result<void> SessionFile::Save::commit(std::span<const uint64_t> alive) {
     CELLAR_TRY_VOID(add(SectionKind::Commit, content).map([](auto) {}));
     CELLAR_TRY_VOID(file_.sync(file_.fd_));
     // Before it has its name: a file that has one, but whose end is not known here, would be cut to nothing by the next save.
-    CELLAR_TRY_VOID(file_.map());
+    CELLAR_TRY(SessionMap map, file_.map(file_.fd_));
     if (!file_.exists_) CELLAR_TRY_VOID(file_.publish(file_.fd_, temporary_, false));
     temporary_.clear();
+    file_.map_ = std::move(map);
     file_.sections_ = std::move(state);
     file_.end_ = end_;
     file_.next_id_ = next_id_;
@@ -356,7 +392,13 @@ Result<void> SessionFile::rewrite() {
 Result<void> SessionFile::rewrite_over(bool replaces) {
     std::string temporary;
     CELLAR_TRY(const int fd, create_beside(temporary));
-    const auto copy = [&]() -> Result<std::pair<std::map<uint64_t, Section>, uint64_t>> {
+    // Mapped before it has its name: once it has, nothing can fail any more, and what was read and what is read change together.
+    struct Copy {
+        std::map<uint64_t, Section> sections;
+        uint64_t end = 0;
+        SessionMap map;
+    };
+    const auto copy = [&]() -> Result<Copy> {
         CELLAR_TRY_VOID(write_at(fd, 0, session_header()));
         std::map<uint64_t, Section> moved;
         uint64_t at = kSessionHeaderBytes;
@@ -376,7 +418,8 @@ Result<void> SessionFile::rewrite_over(bool replaces) {
         CELLAR_TRY_VOID(put(commit, content).map([](auto) {}));
         if (ftruncate(fd, static_cast<off_t>(at)) != 0) return system_error(path_, "cannot be written", errno);
         CELLAR_TRY_VOID(sync(fd));
-        return std::pair{std::move(moved), at};
+        CELLAR_TRY(SessionMap mapped, map(fd));
+        return Copy{std::move(moved), at, std::move(mapped)};
     };
     auto copied = copy();
     Result<void> published = copied ? publish(fd, temporary, replaces) : Result<void>(tl::unexpected<Error>(copied.error()));
@@ -385,10 +428,11 @@ Result<void> SessionFile::rewrite_over(bool replaces) {
         unlink(temporary.c_str());
         return published;
     }
-    sections_ = std::move(copied->first);
-    end_ = copied->second;
+    sections_ = std::move(copied->sections);
+    end_ = copied->end;
+    map_ = std::move(copied->map);
     ++next_id_;
-    return map();
+    return {};
 }
 
 }  // namespace cellar

@@ -23,8 +23,8 @@
 
 namespace cellar {
 
-// For tests: called before each write of so many bytes and each sync (0 bytes). Returns how many bytes really go out, then an error number
-// that the call fails with, 0 for none.
+// For tests: called before each write of so many bytes, each sync and each mapping of what was written (0 bytes). Returns how many bytes really go
+// out, then an error number that the call fails with, 0 for none.
 struct Fault {
     size_t allowed = SIZE_MAX;
     int error = 0;
@@ -32,6 +32,21 @@ struct Fault {
 using FaultHook = std::function<Fault(size_t bytes)>;
 
 struct FaultGuard;
+
+// The bytes of a session file, mapped for as long as this lives.
+class SessionMap {
+  public:
+    static Result<SessionMap> make(const std::string& path, int fd);
+    SessionMap() = default;
+    SessionMap(SessionMap&& other) noexcept;
+    SessionMap& operator=(SessionMap&& other) noexcept;
+    ~SessionMap();
+    [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+
+  private:
+    std::span<const std::byte> bytes_;
+    FaultGuard* guard_ = nullptr;
+};
 
 class SessionFile {
   public:
@@ -96,11 +111,11 @@ class SessionFile {
   private:
     explicit SessionFile(std::string path) : path_(std::move(path)) {}
     Result<void> read(Reading reading);
-    Result<void> map();
-    void unmap();
+    Result<SessionMap> map(int fd) const;
     Result<void> look_after_place();
     Result<void> set_aside_damaged();
     Result<int> create_beside(std::string& name) const;
+    [[nodiscard]] bool set_access(int fd) const;
     Result<void> write_at(int fd, uint64_t offset, std::span<const std::byte> bytes) const;
     Result<void> sync(int fd) const;
     Result<void> publish(int fd, const std::string& temporary, bool replaces);
@@ -116,9 +131,7 @@ class SessionFile {
     uint64_t lost_saves_ = 0;
     uint64_t lost_pieces_ = 0;
     std::map<uint64_t, Section> sections_;
-    const std::byte* map_ = nullptr;
-    size_t mapped_ = 0;
-    FaultGuard* guard_ = nullptr;  // of the map
+    SessionMap map_;  // of fd_; sections_ lie in it
     std::string note_;
     FaultHook fault_;
 };
