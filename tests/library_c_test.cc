@@ -260,10 +260,23 @@ TEST_F(LibraryC, RefusesByNumberAndWord) {
     options.context = 100;
     EXPECT_EQ(cellar_engine_make(model_.get(), &options, &engine, &error_), CELLAR_OK) << error_.message;
     cellar_engine_close(engine);
+    cellar_session* session = nullptr;
+    // The options of sessions as they were first: a program that knows no more leaves anything in what pads them.
+    struct {
+        size_t size;
+        const char *system, *chat_template;
+        int32_t thinking;
+    } first;
+    std::memset(&first, 0x55, sizeof first);
+    first.size = sizeof first;
+    first.system = first.chat_template = nullptr;
+    first.thinking = -1;
+    const auto* as_known = reinterpret_cast<const cellar_session_options*>(&first);
+    EXPECT_EQ(cellar_session_open(engine_.get(), as_known, &session, &error_), CELLAR_OK) << error_.message;
+    cellar_session_close(session);
     cellar_session_options session_options;
     cellar_session_options_init(&session_options);
     session_options.thinking = 2;
-    cellar_session* session = nullptr;
     expect_refused(cellar_session_open(engine_.get(), &session_options, &session, &error_), CELLAR_INPUT, "thinking");
     const std::vector<int32_t> many(600, 5);
     cellar_answer* answer = nullptr;

@@ -100,7 +100,9 @@ typedef struct cellar_session_options {
     size_t size;
     const char *system, *chat_template; /* NULL: as "" */
     int32_t thinking;                   /* 0, 1, or -1: the template's default */
+    int32_t unused;                     /* not read: `size` does not tell whether a program knows of it */
     int32_t overflow;                   /* 0 stop, 1 drop turns, 2 shift, 3 slide */
+    int32_t unused_too;                 /* likewise */
 } cellar_session_options;
 void cellar_session_options_init(cellar_session_options* options);
 
