@@ -13,13 +13,16 @@ constexpr const char* kStory = "Tell me a story about a fox and a bear.";  // an
 
 class OverflowChat : public testing::Test {
   protected:
-    void start(Overflow overflow, int64_t context = 256, int64_t cells = 0) {
+    void start(Overflow overflow, int64_t context = 256, int64_t cells = 0) { start_with(tiny::shipped(), overflow, context, cells); }
+    void start_with(const std::shared_ptr<const model::Model>& model, Overflow overflow, int64_t context, int64_t cells = 0,
+                    std::optional<std::string> template_text = {}) {
         EngineOptions options = tiny::options();
         options.context = context;
         options.cells = cells;
         chat_.reset();
-        engine_ = tiny::engine(tiny::shipped(), options);
-        auto made = Conversation::make(*engine_, {.system = kSystem, .template_text = {}, .thinking = {}, .overflow = overflow});
+        engine_ = tiny::engine(model, options);
+        auto made =
+            Conversation::make(*engine_, {.system = kSystem, .template_text = std::move(template_text), .thinking = {}, .overflow = overflow});
         ASSERT_TRUE(made) << made.error().message;
         chat_ = *std::move(made);
     }
@@ -242,6 +245,34 @@ TEST_F(OverflowChat, AMessageThatNeverFitsIsRefusedAndCostsNothing) {
     }
 }
 
+// What had to go for a message that is then not read comes back with everything else that was said.
+TEST_F(OverflowChat, ATurnThatIsCancelledWhileItIsReadForgetsNothing) {
+    for (const Overflow overflow : {Overflow::DropTurns, Overflow::Shift, Overflow::Slide}) {
+        start(overflow);
+        while (length() < 200) ASSERT_TRUE(say("My name is Ada."));
+        const std::vector<Message> before = chat_->messages();
+        std::string text;
+        while (text.size() < 500) text += "I live in Oslo. ";
+        const Cancel cancel{true};
+        const auto said = chat_->say(text, {}, {}, &cancel);
+        ASSERT_FALSE(said);
+        EXPECT_EQ(said.error().kind, ErrorKind::Cancelled);
+        EXPECT_EQ(chat_->messages(), before);
+        EXPECT_EQ(chat_->forgotten(), Forgotten{});
+        // What is saved now is the whole chat.
+        auto again = Conversation::make(*engine_, {.system = "", .template_text = {}, .thinking = {}, .overflow = overflow});
+        ASSERT_TRUE(again);
+        ASSERT_TRUE((*again)->resume(chat_->state()));
+        EXPECT_EQ((*again)->messages(), before);
+        again->reset();
+        ASSERT_TRUE(say(text));
+        expect_consistent();
+        const auto answered = chat_->messages();
+        EXPECT_FALSE(chat_->again({}, {}, &cancel));
+        EXPECT_EQ(chat_->messages(), answered);
+    }
+}
+
 // A pool smaller than the context is full first, and old turns make room there too.
 TEST_F(OverflowChat, ASmallPoolMakesTurnsGoAsASmallContextDoes) {
     start(Overflow::DropTurns, 1024, 256);
@@ -253,6 +284,43 @@ TEST_F(OverflowChat, ASmallPoolMakesTurnsGoAsASmallContextDoes) {
     }
     EXPECT_GT(forgotten, 0);
     expect_consistent();
+}
+
+// Rows that another sequence holds too free nothing when they go, so their turns stay and full is the answer.
+TEST_F(OverflowChat, TurnsThatAnotherSequenceHoldsDoNotGoForNothing) {
+    for (const Overflow overflow : {Overflow::DropTurns, Overflow::Shift, Overflow::Slide}) {
+        start(overflow, 1024, 256);
+        while (length() < 150) ASSERT_TRUE(say("The code for the red door is 4821.", 20));
+        auto fork = chat_->fork();
+        ASSERT_TRUE(fork) << fork.error().message;
+        const size_t before = (*fork)->messages().size();
+        GenerateOptions options;
+        options.max_tokens = 300;
+        options.ignore_end = true;
+        const auto answer = (*fork)->say("My name is Ada.", options);
+        ASSERT_TRUE(answer) << answer.error().message;
+        EXPECT_EQ(answer->forgotten.turns, 0) << name(overflow);
+        EXPECT_EQ((*fork)->messages().size(), before + 2);
+        EXPECT_EQ((*fork)->messages().front(), chat_->messages().front());
+        if (overflow == Overflow::DropTurns) {
+            EXPECT_EQ(answer->stop, StopReason::Context);
+            EXPECT_NE(answer->full.find("1 other sequence holds room too"), std::string::npos) << answer->full;
+        }
+        // Nor for a prompt that there is no room for.
+        std::string text;
+        while (text.size() < 1000) text += "I live in Oslo. ";
+        (*fork)->undo();
+        const auto refused = (*fork)->say(text, options);
+        ASSERT_FALSE(refused);
+        EXPECT_EQ(refused.error().kind, ErrorKind::Full);
+        EXPECT_GE(engine_->cache().length((*fork)->seq()), 150) << "the rows that both hold";
+        // Once the other one is gone its turns make room.
+        chat_.reset();
+        const auto alone = (*fork)->say("My name is Ada.", options);
+        ASSERT_TRUE(alone) << alone.error().message;
+        EXPECT_GT(alone->forgotten.tokens, 0);
+        EXPECT_EQ(kv::verify(engine_->cache()), "");
+    }
 }
 
 TEST_F(OverflowChat, OnlyWhatIsPureIsKeptForOthers) {
@@ -284,6 +352,61 @@ TEST_F(OverflowChat, AWholeConversationSentAgainRunsOnlyWhatIsNew) {
         expect_consistent();
     }
     EXPECT_TRUE(forgot);
+}
+
+// The same where messages and answers have lost their beginning.
+TEST_F(OverflowChat, AWholeConversationSentAgainRunsOnlyWhatIsNewBehindShiftsToo) {
+    for (const Overflow overflow : {Overflow::Shift, Overflow::Slide}) {
+        start(overflow, 80);
+        std::vector<Message> all{{"system", kSystem}};
+        int32_t within = 0;
+        for (int turn = 0; turn < 14; ++turn) {
+            all.push_back({"user", turn % 3 == 1 ? kStory : fmt::format("My number is {}.", turn)});
+            const int32_t before = length();
+            GenerateOptions options;
+            options.max_tokens = 90;  // a story is longer than the context
+            const auto answer = chat_->reply(all, options);
+            ASSERT_TRUE(answer) << answer.error().message;
+            EXPECT_GE(answer->receipt.reused, before - answer->forgotten.tokens) << name(overflow) << ", turn " << turn;
+            EXPECT_LT(answer->timings.prompt_tokens, 60) << name(overflow) << ", turn " << turn;
+            all.push_back({"assistant", answer->text});
+            for (const Message& message : chat_->messages()) within += std::count(all.begin(), all.end(), message) == 0 ? 1 : 0;
+            ASSERT_EQ(kv::verify(engine_->cache()), "");
+        }
+        EXPECT_GT(within, 0) << "some messages are shorter than they were said";
+        EXPECT_TRUE(chat_->undo());
+        all.resize(all.size() - 2);
+        all.push_back({"user", "What is my name?"});
+        GenerateOptions options;
+        options.max_tokens = 5;
+        const auto answer = chat_->reply(all, options);
+        ASSERT_TRUE(answer) << answer.error().message;
+        EXPECT_LT(answer->timings.prompt_tokens, 60);
+    }
+}
+
+// A model whose layers have windows: a gap that cannot be closed ends an answer, which keeps the rows that it stands on.
+TEST_F(OverflowChat, AWindowThatCannotCloseTheGapEndsTheAnswer) {
+    start_with(tiny::windowed_chat(), Overflow::DropTurns, 72);
+    ASSERT_FALSE(engine_->cache().spec().groups[0].keep == kv::Keep::all());
+    // The turn that would go reaches into the window behind a full context.
+    const std::string first = "My name is Ada.";
+    ASSERT_TRUE(say(first, 46 - static_cast<int64_t>(chat_->encode_with(first)->size()), true));
+    ASSERT_EQ(length(), 45);
+    const std::vector<Message> before = chat_->messages();
+    const auto answer = say("I live in Oslo.", 100, true);
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(answer->stop, StopReason::Context);
+    EXPECT_LT(answer->tokens.size(), 72U);
+    EXPECT_EQ(answer->forgotten, Forgotten{});
+    EXPECT_EQ(length(), 72);
+    ASSERT_EQ(chat_->messages().size(), before.size() + 2);
+    EXPECT_EQ(chat_->messages().front(), before.front());
+    // Between turns they go, and what is behind them is read anew.
+    const auto next = say("My name is Bo.", 4, true);
+    ASSERT_TRUE(next) << next.error().message;
+    EXPECT_GT(next->forgotten.turns, 0);
+    EXPECT_EQ(next->receipt.prompt, next->receipt.reused + next->timings.prompt_tokens);
 }
 
 TEST_F(OverflowChat, WhatIsLeftSurvivesInItsState) {
@@ -345,6 +468,30 @@ TEST_F(OverflowChat, ATemplateThatCountsMessagesIsReadAnew) {
         EXPECT_EQ(kv::verify(engine_->cache()), "");
     }
     EXPECT_GT(turns, 0);
+}
+
+// A turn whose absence would make the prompt longer stays.
+TEST_F(OverflowChat, ATurnThatFreesNothingIsNotLost) {
+    std::string words;
+    while (words.size() < 400) words += "My name is Ada. ";
+    std::string padding = words;
+    for (int i = 0; i < 40; ++i) padding += " and";
+    start_with(tiny::shipped(), Overflow::DropTurns, 768, 0,
+               "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}{% if messages | length == 2 %}" + padding +
+                   "{% endif %}{{ messages | length }}<|assistant|>");
+    ASSERT_TRUE(say(words, 10, true));
+    const size_t one = chat_->encode_with("")->size();
+    ASSERT_TRUE(say(words, 10, true));
+    const size_t turn = chat_->encode_with("")->size() - one;
+    // So long that it fits without the first turn, but not with an eighth of the context to spare.
+    std::string text = "I live in Oslo.";
+    while (chat_->encode_with(text)->size() < 768 + turn - 48) text += " I live in Oslo.";
+    const auto answer = say(text, 4, true);
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(answer->forgotten.turns, 1);
+    ASSERT_EQ(chat_->messages().size(), 4U);
+    EXPECT_EQ(chat_->messages().front().content, words);
+    EXPECT_EQ(held().find(" and and"), std::string::npos);
 }
 
 TEST(Overflow, IsSpelledExactly) {

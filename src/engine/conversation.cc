@@ -94,7 +94,7 @@ std::unique_ptr<Conversation> Conversation::copy_on(SeqId seq) const {
     copy->text_ = text_;
     copy->tokens_ = tokens_;
     copy->marks_ = marks_;
-    copy->forgotten_messages_ = forgotten_messages_;
+    copy->said_ = said_;
     return copy;
 }
 
@@ -223,11 +223,12 @@ Result<Answer> Conversation::answer(const GenerateOptions& options, const TakeTe
     auto result = generate(engine_, seq_, std::vector<int32_t>(tokens_), inner, take, cancel, progress);
     // The context suffices, but cells or budget do not: then the oldest turns go all the same.
     const auto is_full = [&] { return !result && result.error().kind == ErrorKind::Full && options_.overflow != Overflow::Stop; };
-    while (is_full() && forget(tokens_to_free(engine_, Overflow::DropTurns)) > 0)
+    while (is_full() && turns_hold_room() && forget(tokens_to_free(engine_, Overflow::DropTurns)) > 0)
         result = generate(engine_, seq_, std::vector<int32_t>(tokens_), inner, take, cancel, progress);
     if (!result) return result;
     const std::vector<int32_t> left(result->tokens.begin() + static_cast<std::ptrdiff_t>(answer_gone_), result->tokens.end());
     messages_.push_back({"assistant", remembered(*result, options)});
+    said_.push_back({"assistant", result->text});
     tokens_.insert(tokens_.end(), left.begin(), left.end());
     text_ += spell_answer(*engine_.model().tokenizer(), left);
     marks_.push_back({text_.size(), tokens_.size()});
@@ -237,22 +238,34 @@ Result<Answer> Conversation::answer(const GenerateOptions& options, const TakeTe
 
 Result<Answer> Conversation::say(std::string text, const GenerateOptions& options, const TakeText& take, const Cancel* cancel,
                                  const Progress& progress) {
-    messages_.push_back({"user", std::move(text)});
+    // Behind a turn that failed nothing is forgotten: the rows of old turns are read anew, their words could not be had again.
+    std::vector<Message> former = messages_;
+    said_.push_back({"user", std::move(text)});
+    messages_.push_back(said_.back());
     auto result = answer(options, take, cancel, progress);
-    if (!result) messages_.pop_back();
+    if (!result) {
+        messages_ = std::move(former);
+        said_.pop_back();
+        forgotten_ = {};
+    }
     return result;
 }
 
 Result<Answer> Conversation::again(const GenerateOptions& options, const TakeText& take, const Cancel* cancel, const Progress& progress) {
-    const bool answered = !messages_.empty() && messages_.back().role == "assistant";
     if (messages_.empty()) return fail("there is no turn to answer again");
-    std::optional<Message> former;
-    if (answered) {
-        former = std::move(messages_.back());
+    std::vector<Message> former = messages_;
+    std::optional<Message> former_answer;
+    if (messages_.back().role == "assistant") {
         messages_.pop_back();
+        former_answer = std::move(said_.back());
+        said_.pop_back();
     }
     auto result = answer(options, take, cancel, progress);
-    if (!result && former) messages_.push_back(*std::move(former));
+    if (!result) {
+        messages_ = std::move(former);
+        if (former_answer) said_.push_back(*std::move(former_answer));
+        forgotten_ = {};
+    }
     return result;
 }
 
@@ -269,15 +282,16 @@ Result<Answer> Conversation::reply(std::vector<Message> messages, const Generate
     for (size_t i = 0; i < messages.size(); ++i)
         if (messages[i].role == "system")
             return fail("message {} of the conversation is a system message; only the first one may be", i + (has_system ? 1 : 0));
-    const std::vector<Message> former = forgotten_messages_;
-    skip_forgotten(messages);
+    std::vector<Message> former = messages_;
+    std::vector<Message> former_said = said_;
+    take_over(std::move(messages));
     std::swap(options_.system, system);
-    std::swap(messages_, messages);
     auto result = answer(options, take, cancel, progress);
     if (!result) {
-        forgotten_messages_ = former;
         std::swap(options_.system, system);
-        std::swap(messages_, messages);
+        messages_ = std::move(former);
+        said_ = std::move(former_said);
+        forgotten_ = {};
     }
     return result;
 }
@@ -338,6 +352,7 @@ Result<void> Conversation::resume(const std::string& state) {
         std::string system = json.at("system");
         options_.system = std::move(system);
         settings_ = std::move(settings);
+        said_ = messages;
         messages_ = std::move(messages);
         text_ = std::move(text);
         tokens_ = std::move(tokens);
@@ -364,6 +379,7 @@ void Conversation::rewind(int turns) {
     int seen = 0;
     const auto end =
         std::find_if(messages_.begin(), messages_.end(), [&](const Message& message) { return message.role == "user" && seen++ == turns; });
+    said_.resize(said_.size() - static_cast<size_t>(messages_.end() - end));
     messages_.erase(end, messages_.end());
 }
 
@@ -375,7 +391,7 @@ bool Conversation::undo() {
 
 void Conversation::clear() {
     messages_.clear();
-    forgotten_messages_.clear();
+    said_.clear();
     // Whoever needs the room has it now; until then the next conversation with this system text finds its rows.
     engine_.keep(seq_);
     engine_.cache().trim(seq_, 0);

@@ -55,11 +55,11 @@ class Conversation {
     [[nodiscard]] const std::string& system() const { return options_.system; }
     [[nodiscard]] SeqId seq() const { return seq_; }
     [[nodiscard]] Overflow overflow() const { return options_.overflow; }
-    // In the last turn, also when it ended with an error.
+    // In the last turn; nothing when it ended with an error.
     [[nodiscard]] const Forgotten& forgotten() const { return forgotten_; }
 
-    // Adds what the user said and lets the model answer. On an error the message is taken back; the answer of a cancelled turn,
-    // as far as it came, is kept.
+    // Adds what the user said and lets the model answer. On an error everything said before is as it was, also what had to go for this message;
+    // the answer of a cancelled turn, as far as it came, is kept.
     Result<Answer> say(std::string text, const GenerateOptions& options, const TakeText& take = {}, const Cancel* cancel = nullptr,
                        const Progress& progress = {});
     // Answers the last user message again. Refuses when there is none.
@@ -120,13 +120,14 @@ class Conversation {
     [[nodiscard]] int32_t oldest_turn_tokens() const;
     bool cut_to(const std::string& shorter);
     bool let_go(size_t first, size_t last);
-    bool become(std::vector<Message> messages);
+    int32_t become(std::vector<Message> messages);
     int32_t forget_turn();
     int32_t forget_within_turn(int32_t wanted);
     int32_t forget(int32_t wanted);
+    [[nodiscard]] bool turns_hold_room() const;
     bool make_room(std::span<const int32_t> answer);
     Result<void> fit();
-    void skip_forgotten(std::vector<Message>& messages);
+    void take_over(std::vector<Message> messages);
     [[nodiscard]] std::string remembered(const Answer& answer, const GenerateOptions& options) const;
 
     Engine& engine_;
@@ -135,13 +136,13 @@ class Conversation {
     SeqId seq_;
     bool owns_seq_ = false;
     std::map<std::string, std::string> settings_;
-    std::vector<Message> messages_;  // without the system message
+    std::vector<Message> messages_;  // without the system message, and without what was forgotten
+    std::vector<Message> said_;      // the same as it was said, and before it the turns that are gone, for a caller who says all of it again
     std::string text_;               // what the last turn's prompt and answer spell
     std::vector<int32_t> tokens_;    // of text_
     std::vector<Mark> marks_;        // ascending
     Forgotten forgotten_;
-    std::vector<Message> forgotten_messages_;  // whole turns, so that a caller who says them again is not made to wait for them
-    size_t answer_gone_ = 0;                   // tokens of the answer in progress
+    size_t answer_gone_ = 0;  // tokens of the answer in progress
     bool answering_ = false;
     std::vector<std::string> control_;  // spellings of control tokens
 };

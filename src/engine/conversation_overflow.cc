@@ -109,35 +109,41 @@ size_t Conversation::oldest_turn() const {
     return 0;
 }
 
-// Makes `messages` all that was said. Cuts where that can be done; else the prompt is cut into tokens anew, and rows are kept as far as it
-// begins with what was there. That cannot be done in the middle of an answer.
-bool Conversation::become(std::vector<Message> messages) {
+// Makes `messages` all that is remembered and returns how many tokens that freed; 0 with nothing done. Cuts where that can be done; else
+// the prompt is cut into tokens anew, and rows are kept as far as it begins with what was there. That cannot be done in the middle of an answer.
+int32_t Conversation::become(std::vector<Message> messages) {
     auto shorter = render(messages);
-    if (!shorter) return false;
+    if (!shorter) return 0;
+    const size_t before = tokens_.size();
     if (!cut_to(*shorter)) {
-        if (answering_) return false;
+        if (answering_) return 0;
+        std::string text = text_;
+        std::vector<int32_t> tokens = tokens_;
+        std::vector<Mark> marks = marks_;
         tokens_of(*shorter, messages);
+        // A template may write more for fewer messages.
+        if (tokens_.size() >= before) {
+            text_ = std::move(text);
+            tokens_ = std::move(tokens);
+            marks_ = std::move(marks);
+            return 0;
+        }
     }
     messages_ = std::move(messages);
-    return true;
+    return static_cast<int32_t>(before - tokens_.size());
 }
 
 int32_t Conversation::forget_turn() {
     const size_t count = oldest_turn();
-    const size_t before = tokens_.size();
     if (count == 0) return 0;
-    const auto end = messages_.begin() + static_cast<std::ptrdiff_t>(count);
-    std::vector<Message> gone(messages_.begin(), end);
-    if (!become({end, messages_.end()}) || tokens_.size() >= before) return 0;
-    forgotten_messages_.insert(forgotten_messages_.end(), gone.begin(), gone.end());
-    ++forgotten_.turns;
-    return static_cast<int32_t>(before - tokens_.size());
+    const int32_t freed = become({messages_.begin() + static_cast<std::ptrdiff_t>(count), messages_.end()});
+    if (freed > 0) ++forgotten_.turns;
+    return freed;
 }
 
 // The beginning of the first message of the oldest turn that has any left, about `wanted` tokens of it.
 int32_t Conversation::forget_within_turn(int32_t wanted) {
     const size_t count = oldest_turn();
-    const size_t before = tokens_.size();
     const std::vector<size_t> offsets = text_offsets();
     const size_t system = text_.find(options_.system);
     size_t from = system == std::string::npos ? 0 : system + options_.system.size();
@@ -156,7 +162,7 @@ int32_t Conversation::forget_within_turn(int32_t wanted) {
         }
         std::vector<Message> messages = messages_;
         messages[i].content = content.substr(cut);
-        if (become(std::move(messages)) && tokens_.size() < before) return static_cast<int32_t>(before - tokens_.size());
+        if (const int32_t freed = become(std::move(messages)); freed > 0) return freed;
         from = begin;
     }
     return 0;
@@ -184,12 +190,34 @@ int32_t Conversation::oldest_turn_tokens() const {
     return static_cast<int32_t>(tokens_.size() * bytes / std::max<size_t>(text_.size(), 1));
 }
 
+// Whether cells get free when turns before the current one are forgotten. They do not while other sequences hold them too.
+bool Conversation::turns_hold_room() const {
+    const kv::Cache& cache = engine_.cache();
+    const auto before = std::find_if(marks_.rbegin(), marks_.rend(), [&](const Mark& mark) { return mark.tokens < tokens_.size(); });
+    const auto end = static_cast<int32_t>(before == marks_.rend() ? tokens_.size() : before->tokens);
+    // What is not there need not be read. The last token of an answer is always read with what follows it.
+    if (end > cache.common_prefix(seq_, std::span<const int32_t>(tokens_)) + 1) return true;
+    const int32_t cells = cache.limits().block;
+    for (int group = 0; group < static_cast<int>(cache.spec().groups.size()); ++group) {
+        std::map<int32_t, int32_t> last;  // of each block, the last position that lies in it
+        for (const kv::Run& run : cache.runs(seq_, group))
+            for (int32_t at = 0; at < run.len; at += cells - (run.cell + at) % cells)
+                last[(run.cell + at) / cells] = std::min(run.end(), run.pos + at + cells - (run.cell + at) % cells) - 1;
+        for (const auto& [block, pos] : last)
+            if (pos < end && cache.holders(group, block) == 1) return true;
+    }
+    return false;
+}
+
 // Makes room behind an answer in progress. False when nothing may go.
 bool Conversation::make_room(std::span<const int32_t> answer) {
     if (options_.overflow == Overflow::Stop) return false;
-    answering_ = true;
-    const int32_t freed = forget(tokens_to_free(engine_, options_.overflow));
-    answering_ = false;
+    int32_t freed = 0;
+    if (engine_.cache().length(seq_) >= engine_.context() || turns_hold_room()) {
+        answering_ = true;
+        freed = forget(tokens_to_free(engine_, options_.overflow));
+        answering_ = false;
+    }
     if (freed > 0) return true;
     const std::span<const int32_t> held = answer.subspan(answer_gone_, answer.size() - 1 - answer_gone_);
     const int32_t gone = forget_of_answer(engine_, seq_, static_cast<int32_t>(tokens_.size()), held, options_.overflow);
@@ -215,17 +243,16 @@ Result<void> Conversation::fit() {
     return {};
 }
 
-// A caller who repeats the whole conversation also repeats what was forgotten of it.
-void Conversation::skip_forgotten(std::vector<Message>& messages) {
-    const size_t gone = forgotten_messages_.size();
-    const auto at = [&](size_t i) { return messages.begin() + static_cast<std::ptrdiff_t>(i); };
-    const bool repeats = messages.size() > gone + messages_.size() && std::equal(forgotten_messages_.begin(), forgotten_messages_.end(), at(0)) &&
-                         std::equal(messages_.begin(), messages_.end(), at(gone));
+// Goes on with messages that replace all that was said. A caller who repeats the whole conversation also repeats what was forgotten of it,
+// which stays forgotten.
+void Conversation::take_over(std::vector<Message> messages) {
+    const bool repeats = messages.size() > said_.size() && std::equal(said_.begin(), said_.end(), messages.begin());
     if (repeats) {
-        messages.erase(at(0), at(gone));
+        messages_.insert(messages_.end(), messages.begin() + static_cast<std::ptrdiff_t>(said_.size()), messages.end());
     } else {
-        forgotten_messages_.clear();
+        messages_ = messages;
     }
+    said_ = std::move(messages);
 }
 
 // What the conversation remembers of an answer whose beginning was let go.

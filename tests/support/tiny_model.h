@@ -15,6 +15,9 @@ std::shared_ptr<const model::Model> model(const std::string& recipe);
 std::string shipped_path();
 std::shared_ptr<const model::Model> shipped();
 
+// The words and the template of the shipped model over weights that mean nothing; every layer has a window of 32.
+std::shared_ptr<const model::Model> windowed_chat();
+
 // Options that tests start from: two threads, poisoned cells.
 EngineOptions options(kv::RowFormat format = kv::RowFormat::F16);
 
