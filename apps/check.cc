@@ -1,6 +1,8 @@
-// What can be wrong with a command line, whatever the files hold.
+// What can be wrong with a command line, whatever the files hold; but which flags go with a file also depends on its kind.
 #include "apps/commands.h"
+#include "base/file.h"
 #include "engine/overflow.h"
+#include "engine/session_log.h"
 
 namespace cellar::apps {
 namespace {
@@ -19,6 +21,13 @@ Result<void> check(const TalkArgs& args) {
     return check(args.engine);
 }
 
+// Flags that ask for what only a model has; --verbose asks for nothing.
+bool speaks_of_model(const InspectArgs& args) {
+    EngineSettings engine = args.engine;
+    engine.verbose = false;
+    return args.keys || args.tensors || args.sessions != 1 || engine != EngineSettings{};
+}
+
 }  // namespace
 
 Result<void> check(const EngineSettings& settings) {
@@ -28,6 +37,8 @@ Result<void> check(const EngineSettings& settings) {
 Result<void> check(const RunArgs& args) {
     if (args.prompt && args.prompt_file) return fail("give the prompt with -p or with -f, not with both");
     if (args.raw && !args.talk.system.empty()) return fail("--system needs a chat template, but --raw leaves it out");
+    if (args.talk.overflow == name(Overflow::DropTurns))
+        return fail("--overflow drop-turns is for chats: one prompt has no turns before it; known here are stop, shift, slide");
     if (args.graph_form != "text" && args.graph_form != "dot") return fail("--dump-graph is '{}'; known are text, dot", args.graph_form);
     return check(args.talk);
 }
@@ -40,6 +51,8 @@ Result<void> check(const ChatArgs& args) {
 }
 
 Result<void> check(const InspectArgs& args) {
+    if (const auto file = MappedFile::open(args.model); file && is_session(file->bytes()) && speaks_of_model(args))
+        return fail("{}: it is a session file, and these flags are for models; of a session --json alone says something", args.model);
     if (args.sessions < 1 || args.sessions > 65535) return fail("--sessions is {}, but must lie in [1, 65535]", args.sessions);
     return check(args.engine);
 }
@@ -47,6 +60,8 @@ Result<void> check(const InspectArgs& args) {
 Result<void> check(const SessionArgs& args) {
     const bool changes = args.prune || !args.drop.empty();
     if (changes && args.export_text) return fail("--export-text only reads; --prune and --drop are for a call of their own");
+    if (args.json && (changes || args.export_text))
+        return fail("--json says what is in the file; --export-text, --prune and --drop are for calls of their own");
     if (!args.branch.empty() && !args.export_text) return fail("--branch says whose text --export-text prints");
     return {};
 }

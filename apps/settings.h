@@ -33,6 +33,7 @@ struct EngineSettings {
     bool no_pack = false;
     bool exact_activations = false;
     bool verbose = false;
+    friend bool operator==(const EngineSettings&, const EngineSettings&) = default;
 };
 
 // Where a value came from.

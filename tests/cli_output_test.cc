@@ -89,6 +89,10 @@ TEST(Usage, EveryWrongFlagHasTheSameExitCode) {
         {{"inspect", kModel, "--sessions", "0"}, "--sessions"},
         {{"session", "x", "--prune", "--export-text"}, "--export-text"},
         {{"session", "x", "--branch", "y"}, "--branch"},
+        {{"session", "x", "--json", "--export-text"}, "--json"},
+        {{"session", "x", "--json", "--prune"}, "--json"},
+        {{"session", "x", "--json", "--drop", "y"}, "--json"},
+        {{"run", kModel, "-p", "x", "--overflow", "drop-turns"}, "stop, shift, slide"},
         {{"config", "--threads", "0"}, "--threads"},
         // Values that a script forgot to set.
         {{"run", ""}, "model is empty"},
