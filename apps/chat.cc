@@ -75,9 +75,7 @@ void ChatLoop::answer(Turn turn, const std::string& text) {
     status.clear();
     printer.finish();
     branches_.changed();
-    const Forgotten forgotten = chat.forgotten();
     if (!result) {
-        if (forgotten.tokens > 0) say(explain(forgotten));
         const bool full = result.error().kind == ErrorKind::Full;
         if (full) {
             say_what_is_full(result.error().message, "");
@@ -89,7 +87,8 @@ void ChatLoop::answer(Turn turn, const std::string& text) {
     }
     print_text("\n");
     if (output_error() != 0) return;
-    if (forgotten.tokens > 0) say(fmt::format("{} to make room in the context of {} tokens", explain(forgotten), engine_.context()));
+    if (const Forgotten& forgotten = chat.forgotten(); forgotten.tokens > 0)
+        say(fmt::format("{} to make room in the context of {} tokens", explain(forgotten), engine_.context()));
     if (result->stop == StopReason::Context) {
         say_what_is_full(result->full, ", the answer ends here");
         if (!stdin_is_terminal()) exit_ = kExitContext;
@@ -119,7 +118,7 @@ int ChatLoop::loop() {
         if (output_error() != 0) break;
     }
     // What was changed without a turn: undone, forked, cleared.
-    save_changes();
+    if (branches_.open_branches() > 0) save_changes();
     return unsaved_.empty() ? exit_ : kExitError;
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "apps/terminal.h"
+#include "base/file.h"
 #include "base/units.h"
 
 namespace cellar::apps {
@@ -34,8 +35,8 @@ Result<void> set_aside(const std::string& path) {
     // What was set aside before is not lost either.
     for (int i = 1; locked && regular && !moved && error == EEXIST && i < 1000; ++i) {
         const std::string aside = path + (i == 1 ? ".old" : fmt::format(".old{}", i));
-        moved = renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, aside.c_str(), RENAME_NOREPLACE) == 0;
-        error = errno;
+        error = rename_to_free_name(path, aside);
+        moved = error == 0;
     }
     close(fd);
     if (!regular) return fail("{}: it is no regular file, so no session can take its place", path);
@@ -135,6 +136,15 @@ Result<void> ChatBranches::take_up() {
     return {};
 }
 
+// To the branch that was the current one. Where nothing was saved yet, there is none.
+Result<void> ChatBranches::go_back(const std::string& name) {
+    if (!stands_in_file(name)) return begin();
+    CELLAR_TRY(auto chat, restore(name));
+    open_[name] = std::move(chat);
+    current_ = name;
+    return {};
+}
+
 Result<Session::Saved> ChatBranches::write() {
     std::vector<Session::Source> sources{{current_, current().seq(), current().state()}};
     for (const auto& [name, chat] : open_)
@@ -199,13 +209,8 @@ Result<std::string> ChatBranches::load(const std::string& path) {
     std::unique_ptr<Session> former = std::exchange(session_, std::move(session));
     if (auto done = take_up(); !done) {
         session_ = std::move(former);
-        // Where nothing was saved yet, there is no branch to go back to.
-        if (!stands_in_file(from)) {
-            CELLAR_TRY_VOID(begin());
-        } else {
-            CELLAR_TRY(open_[from], restore(from));
-            current_ = from;
-        }
+        if (auto back = go_back(from); !back)
+            return fail("{}; nor can the chat before be taken up again: {}", done.error().message, back.error().message);
         return pass(std::move(done));
     }
     return fmt::format("{} is in use now, and saved to from here on", path);

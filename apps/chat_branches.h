@@ -27,13 +27,15 @@ class ChatBranches {
     static Result<ChatBranches> open(Engine& engine, const ConversationOptions& options, const SessionRequest& request);
 
     [[nodiscard]] Conversation& current() const { return *open_.at(current_); }
-    [[nodiscard]] size_t open_branches() const { return open_.size(); }
+    [[nodiscard]] size_t open_branches() const { return open_.size(); }  // 0 only behind a load() that could not go back
     // Branches that are open, the current one marked.
     [[nodiscard]] std::vector<PicturedBranch> pictured() const;
 
     // All of these say in a line what they did.
-    Result<std::string> save(const std::string& path);   // empty: the file that is in use
-    Result<std::string> load(const std::string& path);   // goes on from another file, and saves there from now on
+    Result<std::string> save(const std::string& path);  // empty: the file that is in use
+    // Goes on from another file, and saves there from now on. On an error the chat is the one before; where it cannot be taken up again either, no
+    // branch is open, and nothing but the destructor may be called.
+    Result<std::string> load(const std::string& path);
     Result<std::string> fork(const std::string& name);   // and goes on there
     Result<std::string> go_to(const std::string& name);  // empty: lists the branches
     Result<std::string> drop(const std::string& name);   // for good, in the file too
@@ -47,6 +49,7 @@ class ChatBranches {
     [[nodiscard]] bool stands_in_file(const std::string& name) const;
     [[nodiscard]] std::vector<Session::OpenBranch> open_now() const;
     Result<void> take_up();
+    Result<void> go_back(const std::string& name);
     Result<void> begin();
     Result<std::unique_ptr<Conversation>> restore(const std::string& name);
     Result<std::string> save_elsewhere(const std::string& path);

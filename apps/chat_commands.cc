@@ -88,11 +88,14 @@ void ChatLoop::leave_settings() {
     branches_.current().set_settings(std::move(out));
 }
 
-void ChatLoop::load(const std::string& path) {
+bool ChatLoop::load(const std::string& path) {
     leave_settings();
     const auto done = branches_.load(path);
     report(done);
     if (done) take_settings();
+    if (branches_.open_branches() > 0) return true;
+    exit_ = kExitError;
+    return false;
 }
 
 void ChatLoop::show_turns() const {
@@ -153,7 +156,7 @@ bool ChatLoop::command(const std::string& line) {
         leave_settings();
         report(branches_.save(rest));
     } else if (name == "/load") {
-        load(rest);
+        return load(rest);
     } else if (name == "/fork") {
         report(branches_.fork(rest));
     } else if (name == "/switch") {

@@ -41,7 +41,7 @@ class ChatLoop {
     void set(const std::string& rest);
     void take_settings();
     void leave_settings();
-    void load(const std::string& path);
+    bool load(const std::string& path);  // false: leave
     void undo();
     void change_system(const std::string& text);
 

@@ -126,6 +126,50 @@ TEST_F(CliSession, LoadGoesOnFromAnotherFile) {
     EXPECT_FALSE(fs::exists(other + "-no"));
 }
 
+// A file whose chat is longer than the context cannot be taken up; the chat before goes on, whatever it stands in.
+TEST_F(CliSession, ALoadThatFailsGoesBack) {
+    const std::string longer = folder_ / "longer.session";
+    std::string input;
+    for (int i = 0; i < 12; ++i) input += "Tell me a story about a fox and a bear.\n";
+    ASSERT_EQ(cellar({"chat", kModel, "--session", longer}, input).code, 0);
+    const std::string then = "/load " + longer + "\nMy name is Ada.\n/load " + longer + "\nWhat is my name?\n";
+    // Nothing is saved before the first /load; with a file, the second one finds a turn there.
+    const Outcome saved = chat(then, {"--ctx", "200"});
+    EXPECT_EQ(saved.code, 0) << saved.err;
+    EXPECT_EQ(count(saved.err, "--session-prefix"), 2U) << saved.err;
+    EXPECT_EQ(saved.out, "Hello, Ada.\nYour name is Ada.\n") << saved.err;
+    const Outcome unsaved = cellar({"chat", kModel, "--ctx", "200"}, then);
+    EXPECT_EQ(unsaved.code, 0) << unsaved.err;
+    expect(unsaved, "--session-prefix");
+    expect(unsaved, "stands in no file");
+    EXPECT_EQ(unsaved.out, "Hello, Ada.\nYour name is Ada.\n") << unsaved.err;
+}
+
+// What was good when it was opened is damaged before it is needed again: there is no chat left to go on with.
+TEST_F(CliSession, ALoadThatCannotGoBackLeaves) {
+    const std::string longer = folder_ / "longer.session";
+    std::string input;
+    for (int i = 0; i < 12; ++i) input += "Tell me a story about a fox and a bear.\n";
+    ASSERT_EQ(cellar({"chat", kModel, "--session", longer}, input).code, 0);
+    ASSERT_EQ(chat("My name is Ada.\n").code, 0);
+    uint64_t piece = 0;
+    {
+        const auto file = SessionFile::open(file_);
+        ASSERT_TRUE(file);
+        for (const auto& [id, section] : (*file)->sections())
+            if (section.kind == SectionKind::Piece) piece = section.offset + kSectionHeaderBytes;
+    }
+    const std::string script = "{ echo /stats; sleep 2; printf 'damaged!' | dd of='" + file_ + "' bs=1 seek=" + std::to_string(piece) +
+                               " conv=notrunc 2> /dev/null; echo '/load " + longer +
+                               "'; echo 'What is my name?'; } | '" CELLAR_BINARY_DIR "/cellar' chat '" + kModel + "' --ctx 200 --session '" + file_ +
+                               "'";
+    const Outcome outcome = process::run({"/bin/sh", "-c", script});
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    expect(outcome, "--session-prefix");
+    expect(outcome, "nor can the chat before be taken up again");
+}
+
 TEST_F(CliSession, GotoTakesBackTurns) {
     const Outcome outcome =
         chat("My name is Ada.\nI live in Oslo.\nMy name is Bo.\n/goto\n/goto 7\n/goto x\n/goto 2\nWhat is my name?\n/goto 0\nWhat is my name?\n");
@@ -239,6 +283,17 @@ TEST_F(CliSession, TheFileSaysWhatIsInIt) {
     EXPECT_EQ(cellar({"session", file_ + "-no"}).code, 1);
     EXPECT_FALSE(fs::exists(file_ + "-no"));
     EXPECT_EQ(cellar({"session", kModel}).code, 1);
+    // Flags that only a model can answer.
+    for (const std::vector<std::string>& flags :
+         {std::vector<std::string>{"--keys"}, {"--tensors"}, {"--sessions", "2"}, {"--ctx", "64"}, {"--cache-type", "q8_0"}}) {
+        std::vector<std::string> arguments{"inspect", file_};
+        arguments.insert(arguments.end(), flags.begin(), flags.end());
+        const Outcome outcome = cellar(arguments);
+        EXPECT_EQ(outcome.code, 2) << flags.front();
+        EXPECT_EQ(outcome.out, "") << flags.front();
+        expect(outcome, "it is a session file");
+    }
+    EXPECT_EQ(cellar({"inspect", file_, "--json", "--verbose"}).code, 0);
 }
 
 TEST_F(CliSession, AFileCanBePruned) {
