@@ -108,6 +108,32 @@ TEST_P(EngineBudget, ResidentMemoryStaysWithinTheLedger) {
 INSTANTIATE_TEST_SUITE_P(Formats, EngineBudget, testing::Values(kv::RowFormat::F32, kv::RowFormat::F16, kv::RowFormat::Q8_0),
                          [](const auto& info) { return std::string(kv::name(info.param)); });
 
+// Whatever the length of a step; were one to need more than the longest, the cache would have less.
+TEST(EngineBudgetSteps, NoLengthOfAStepExceedsIt) {
+    for (const char* recipe : {"llama", "llama-moe", "olmo2", "qwen3-hd80"}) {
+        const auto model = tiny::model(recipe);
+        for (const int chunk : {37, 64, 130}) {
+            EngineOptions options = tiny::options();
+            options.context = 256;
+            options.chunk = chunk;
+            options.threads = 3;
+            const size_t cell = tiny::engine(model, options)->cache().spec().bytes_per_token();
+            auto engine = engine_with(model, 400 * cell + (size_t{192} << 10), options);
+            for (int round = 0; round < 2; ++round) {
+                for (int length = 1; length <= chunk; ++length) {
+                    const SeqId seq = *engine->cache().open();
+                    const auto done = engine->append(seq, tiny::tokens(*model, static_cast<size_t>(length), static_cast<uint64_t>(length)));
+                    ASSERT_TRUE(done) << done.error().message;
+                    ASSERT_LE(engine->ledger_bytes(), engine->budget_bytes()) << recipe << ", " << length << " of " << chunk;
+                    ASSERT_EQ(kv::verify(engine->cache()), "");
+                    engine->keep(seq);
+                    engine->cache().close(seq);
+                }
+            }
+        }
+    }
+}
+
 TEST(EngineBudgetNotes, TheBudgetIsSaidAtTheStart) {
     EngineOptions options = tiny::options();
     options.context = 512;

@@ -151,8 +151,26 @@ Result<void> Engine::start() {
     const graph::Graph& longest = graph({options_.chunk, options_.max_outputs});
     if (!memory_->values.reserve(longest.workspace_bytes))
         return fail(ErrorKind::System, "no address space for {} of workspace", format_bytes(longest.workspace_bytes));
-    const size_t scratch = graph::scratch_bytes(longest, ops_, context_, team_.size());
+    const size_t scratch = scratch_of(longest, context_);
     if (!memory_->scratch.reserve(scratch)) return fail(ErrorKind::System, "no address space for {} of scratch", format_bytes(scratch));
+    return {};
+}
+
+size_t Engine::scratch_of(const graph::Graph& graph, int64_t context) const {
+    return graph::scratch_bytes(graph, ops_, context, team_.size());
+}
+
+// Shorter steps may need a little more than the longest one: values fall into other gaps, and scratch is cut into other slots.
+Result<void> Engine::make_room_for(const graph::Graph& graph) {
+    const size_t values = std::max(graph.workspace_bytes, memory_->values.size());
+    const size_t scratch = std::max(scratch_of(graph, context_), memory_->scratch.size());
+    const size_t more = values + scratch - transient_bytes();
+    if (more == 0) return {};
+    if (!cache_->give_up(more))
+        return fail(ErrorKind::Full, "the cache budget of {} is full: a step of {} tokens needs {} more for its workspace", format_bytes(budget_),
+                    graph.shape.tokens, format_bytes(more));
+    if (!memory_->values.reserve(values) || !memory_->scratch.reserve(scratch))
+        return fail(ErrorKind::System, "no address space for {} of workspace", format_bytes(values + scratch));
     return {};
 }
 
@@ -161,7 +179,7 @@ Result<size_t> Engine::transients_of(int64_t context) {
     ropes_.clear();
     for (const model::RopeConfig& rope : model_->network().ropes) ropes_.push_back(model::resolve(rope, context));
     const graph::Graph& longest = graph({options_.chunk, options_.max_outputs});
-    return longest.workspace_bytes + graph::scratch_bytes(longest, ops_, context, team_.size());
+    return longest.workspace_bytes + scratch_of(longest, context);
 }
 
 // Lets go of kept prefixes. What it lets go is weighed by what this engine needs to read a prompt.
@@ -209,10 +227,9 @@ Result<ops::Mat> Engine::run(std::span<const kv::Append> appends, Want want) {
     const auto tokens = static_cast<int32_t>(ids_.size());
     const int32_t outputs = want == Want::Nothing ? 0 : want == Want::Last ? static_cast<int32_t>(appends.size()) : tokens;
     const graph::Graph& g = graph({tokens, outputs});
-    const bool room = memory_->values.reserve(g.workspace_bytes) && memory_->scratch.reserve(graph::scratch_bytes(g, ops_, context_, team_.size()));
-    if (!room) {
+    if (auto room = make_room_for(g); !room) {
         cache_->abandon(step_);
-        return fail(ErrorKind::System, "no address space for {} of workspace", format_bytes(g.workspace_bytes));
+        return pass(std::move(room));
     }
     const graph::Workspace workspace{memory_->values.data(), memory_->scratch.data(), memory_->scratch.size()};
     const graph::Node* wrong = graph::walk(g, ops_, {ids_.data(), output_rows_.data(), &view}, workspace, team_, options_.check_finite, profile_);

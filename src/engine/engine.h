@@ -99,7 +99,8 @@ class Engine {
 
     // Bytes besides weights and cache: the workspace and the scratch of kernels.
     [[nodiscard]] size_t transient_bytes() const;
-    // The one account of memory besides weights: live cells, kept prefixes, tables, transients. It never exceeds budget_bytes().
+    // The one account of memory besides weights: live cells, kept prefixes, tables, transients. It never exceeds budget_bytes(): a step whose
+    // transients are larger than any before takes the room from the cache, and where live sequences have it the answer is full.
     [[nodiscard]] size_t ledger_bytes() const { return cache_->ledger_bytes() + transient_bytes(); }
     [[nodiscard]] size_t budget_bytes() const { return budget_; }  // 0: no limit is known
     // What the ledger is at its highest while sequences of these lengths are read, and nothing else is there, to the byte: the allocator in a
@@ -113,6 +114,8 @@ class Engine {
     Result<ops::Mat> run(std::span<const kv::Append> appends, Want want);
     Result<void> start();
     Result<size_t> transients_of(int64_t context);
+    [[nodiscard]] size_t scratch_of(const graph::Graph& graph, int64_t context) const;
+    Result<void> make_room_for(const graph::Graph& graph);
     size_t reclaim(size_t bytes);
 
     struct Memory;

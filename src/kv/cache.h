@@ -109,6 +109,8 @@ class Cache {
     // How many hold a block: sequences, kept prefixes, steps. 0: it is free.
     [[nodiscard]] int holders(int group, int32_t block) const { return stores_[static_cast<size_t>(group)]->pool().refs(block); }
     [[nodiscard]] size_t ledger_bytes() const { return budget_.used; }
+    // Gives so much of the budget up for good, letting go what it must by set_reclaim. False with the budget as it was where live sequences need it.
+    bool give_up(size_t bytes);
     // Gives pages of free blocks back to the operating system, in bulk. Rows that somebody holds are untouched.
     void release_pages();
     // Moves whole blocks so that they lie in the order in which they are read and free blocks gather at the end, whose pages go back.

@@ -152,6 +152,17 @@ void Cache::abandon(Step& step) {
     --open_steps_;
 }
 
+bool Cache::give_up(size_t bytes) {
+    if (budget_.limit == 0) return true;
+    while (budget_.limit - budget_.used < bytes) {
+        const size_t missing = bytes - (budget_.limit - budget_.used);
+        if (!reclaim_ || reclaim_(missing) == 0) return false;
+    }
+    budget_.limit -= bytes;
+    if (budget_.tables + budget_.touched > budget_.limit) release_pages();
+    return true;
+}
+
 tl::unexpected<Error> Cache::full(size_t tokens, size_t parts, const Store& store) const {
     const int others = open_seqs_ - static_cast<int>(parts);
     const std::string who =

@@ -529,6 +529,30 @@ TEST(CacheBudget, FullComesBeforeTheMemoryIsTouched) {
     cache->commit(step);
 }
 
+TEST(CacheBudget, WhatIsGivenUpIsNobodysAnyMore) {
+    CacheLimits limits = limits_of(4096, 0, 2);
+    limits.budget_bytes = size_t{256} << 10;
+    auto cache = make({Keep::all()}, limits);
+    const SeqId live = must_open(*cache);
+    const SeqId kept = must_open(*cache);
+    must_grow(*cache, live, 100);
+    must_grow(*cache, kept, 100);
+    const size_t free = limits.budget_bytes - cache->ledger_bytes();
+    EXPECT_FALSE(cache->give_up(free + 1)) << "live sequences have it";
+    ASSERT_TRUE(cache->give_up(free));
+    EXPECT_EQ(verify(*cache), "");
+    EXPECT_FALSE(grow(*cache, live, 100));
+    cache->set_reclaim([&](size_t) {
+        const size_t before = cache->ledger_bytes();
+        if (cache->is_open(kept)) cache->close(kept);
+        return before - cache->ledger_bytes();
+    });
+    EXPECT_TRUE(cache->give_up(1000)) << "for that, what is only kept goes";
+    EXPECT_FALSE(cache->is_open(kept));
+    EXPECT_EQ(verify(*cache), "");
+    EXPECT_FALSE(cache->give_up(limits.budget_bytes));
+}
+
 TEST(CacheBudget, GroupsShareIt) {
     // What a window has let go another group may take, pages included.
     CacheLimits limits = limits_of(4096, 0, 2);
