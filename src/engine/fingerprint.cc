@@ -11,7 +11,8 @@
 namespace cellar {
 namespace {
 
-// A few bytes of every tensor: another model, or other weights of the same one, hash differently.
+// A few bytes of every tensor: another model, or other weights of the same one, hash differently. A model that was edited in a few rows may not;
+// all of its bytes would take longer than starting does.
 uint64_t weight_hash(const gguf::File& file) {
     constexpr size_t kSamples = 16;
     constexpr size_t kSample = 64;
