@@ -65,7 +65,7 @@ TEST_F(CliSession, ASaveThatFailsCostsTheExitCodeAndIsSaidOnce) {
     EXPECT_EQ(taken.code, 1) << taken.err;
     EXPECT_EQ(count(taken.err, "not saved"), 1U) << taken.err;
     expect(taken, "another file has taken its place");
-    EXPECT_EQ(taken.out, "I will remember that you live in Oslo.\nYour name is Ada.\nYou live in Oslo.\n");
+    EXPECT_EQ(taken.out, "Oslo is a fine place to live.\nYour name is Ada.\nYou live in Oslo.\n");
     EXPECT_EQ(bytes(), "precious\n");
 }
 
@@ -276,8 +276,8 @@ TEST_F(CliSession, TheFileSaysWhatIsInIt) {
     EXPECT_EQ(found["branches"][0]["messages"], 6);
     EXPECT_EQ(found["branches"][0]["pure"], found["branches"][0]["tokens"]);
     EXPECT_EQ(cellar({"session", file_, "--export-text", "--branch", "main"}).out,
-              "system: You are Nora.\n\nuser: My name is Ada.\n\nassistant: Hello, Ada.\n\nuser: I live in Oslo.\n\nassistant: I will remember that "
-              "you live in Oslo.\n");
+              "system: You are Nora.\n\nuser: My name is Ada.\n\nassistant: Hello, Ada.\n\nuser: I live in Oslo.\n\nassistant: Oslo is a fine "
+              "place to live.\n");
     EXPECT_NE(cellar({"session", file_, "--export-text"}).out.find("user: The code for the red door is 4821.\n"), std::string::npos);
     EXPECT_EQ(cellar({"session", file_, "--export-text", "--branch", "nobody"}).code, 1);
     EXPECT_EQ(cellar({"session", file_ + "-no"}).code, 1);
