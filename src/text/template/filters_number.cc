@@ -10,7 +10,7 @@ namespace cellar::jinja {
 namespace {
 
 Value filter_int(Runtime& rt, const Value& self, Args& args) {
-    const Value otherwise = args.at(0) == nullptr ? Value::integer(0) : *args.at(0);
+    Value otherwise = args.at(0) == nullptr ? Value::integer(0) : *args.at(0);
     const std::int64_t base = int_arg(args, 1, "base", 10);
     if (self.is(Kind::Undefined)) raise_undefined(self);
     if (self.is(Kind::Huge) || self.is(Kind::Int)) return self;
