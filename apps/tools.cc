@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <regex>
 #include <span>
 
 #include "apps/commands.h"
@@ -52,20 +51,10 @@ bool same_file(const std::string& a, const std::string& b) {
     return stat(a.c_str(), &first) == 0 && stat(b.c_str(), &second) == 0 && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
-// The parts of a split model, NAME-00001-of-000NN.gguf; else the one file.
-std::vector<std::string> parts_of(const std::string& model) {
-    static const std::regex split("(.*-)[0-9]{5}(-of-([0-9]{5})\\.gguf)");
-    std::smatch found;
-    if (!std::regex_match(model, found, split)) return {model};
-    std::vector<std::string> out;
-    for (int part = 1; part <= std::stoi(found[3]); ++part) out.push_back(fmt::format("{}{:05}{}", found[1].str(), part, found[2].str()));
-    return out;
-}
-
 // What is read must not be what is written.
 Result<void> check_output(const LogitsArgs& args) {
     if (same_file(args.out, args.tokens)) return fail("--out {} would overwrite the file that --tokens reads", args.out);
-    for (const std::string& part : parts_of(args.model))
+    for (const std::string& part : gguf::part_paths(args.model))
         if (same_file(args.out, part)) return fail("--out {} would overwrite the model that is read", args.out);
     return {};
 }

@@ -152,4 +152,7 @@ class File {
     std::vector<uint32_t> tensor_order_;  // [tensors], sorted by name
 };
 
+// The files that a path stands for by its name alone: all parts of STEM-0000K-of-000NN.gguf, else the path itself.
+std::vector<std::string> part_paths(const std::string& path);
+
 }  // namespace cellar::gguf

@@ -77,6 +77,14 @@ Result<void> check_part(const File& first, const File& part, int64_t number, int
 
 }  // namespace
 
+std::vector<std::string> part_paths(const std::string& path) {
+    const auto name = split_name(path);
+    if (!name) return {path};
+    std::vector<std::string> out;
+    for (int part = 1; part <= name->count; ++part) out.push_back(name->path(part));
+    return out;
+}
+
 Result<File> File::open_alone(const std::string& path) {
     CELLAR_TRY(MappedFile map, MappedFile::open(path));
     CELLAR_TRY(File file, read(map.bytes(), path));

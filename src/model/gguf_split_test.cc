@@ -163,5 +163,12 @@ TEST_F(GgufSplit, SplitKeysOfTheWrongType) {
     EXPECT_NE(parsed.error().message.find("split parts"), std::string::npos);
 }
 
+TEST(PartPaths, FollowFromTheName) {
+    EXPECT_EQ(part_paths("a/m-00002-of-00003.gguf"),
+              (std::vector<std::string>{"a/m-00001-of-00003.gguf", "a/m-00002-of-00003.gguf", "a/m-00003-of-00003.gguf"}));
+    for (const std::string one : {"m.gguf", "m-00004-of-00003.gguf", "m-0001-of-00003.gguf", ""})
+        EXPECT_EQ(part_paths(one), std::vector<std::string>{one});
+}
+
 }  // namespace
 }  // namespace cellar::gguf
