@@ -30,8 +30,7 @@ T Loader::take(Result<T> result, T otherwise) {
     return otherwise;
 }
 
-Loader::Loader(const gguf::File& file, Packer* packer, bool exact_activations)
-    : file_(file), packer_(packer), exact_activations_(exact_activations) {
+Loader::Loader(const gguf::File& file, Packer* packer, bool exact_activations) : file_(file), packer_(packer), exact_activations_(exact_activations) {
     config_.architecture = std::string(take(file.string("general.architecture"), std::string_view()));
     if (ok()) read_config();
 }
