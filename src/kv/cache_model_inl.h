@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <type_traits>
 
 #include "kv/cache_model.h"
 #include "kv/verify.h"
@@ -31,15 +32,19 @@ inline uint64_t row_word(uint64_t tag, size_t group, size_t row, int plane, int 
 // Calls f(offset, expected bytes, how many) over a row.
 template <class F>
 void for_row_words(uint64_t tag, size_t group, size_t row, int plane, int head, size_t bytes, F f) {
-    for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+    size_t at = 0;
+    for (; at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
         const uint64_t word = row_word(tag, group, row, plane, head, at);
-        f(at, &word, std::min(sizeof(uint64_t), bytes - at));
+        f(at, &word, std::integral_constant<size_t, sizeof word>());  // a size that the compiler knows: this is most of the time of a long run
     }
+    if (at == bytes) return;
+    const uint64_t word = row_word(tag, group, row, plane, head, at);
+    f(at, &word, bytes - at);
 }
 
 std::vector<std::byte> row_bytes_of(uint64_t tag, size_t group, size_t row, int plane, int head, size_t bytes) {
     std::vector<std::byte> out(bytes);
-    for_row_words(tag, group, row, plane, head, bytes, [&](size_t at, const void* word, size_t n) { std::memcpy(&out[at], word, n); });
+    for_row_words(tag, group, row, plane, head, bytes, [&](size_t at, const void* word, auto n) { std::memcpy(&out[at], word, n); });
     return out;
 }
 
@@ -56,7 +61,7 @@ void write_row(std::span<const RowTable> rows, size_t g, int32_t cell, uint64_t 
     for (size_t r = 0; r < rows.size(); ++r) {
         for_each_row(rows[r], model_planes, [&](int plane, int head) {
             std::byte* row = rows[r].at(plane, head, cell);
-            for_row_words(tag, g, r, plane, head, rows[r].row_bytes, [&](size_t at, const void* word, size_t n) { std::memcpy(row + at, word, n); });
+            for_row_words(tag, g, r, plane, head, rows[r].row_bytes, [&](size_t at, const void* word, auto n) { std::memcpy(row + at, word, n); });
         });
     }
 }
@@ -71,7 +76,7 @@ inline bool has_rows(std::span<const RowTable> rows, size_t g, int32_t cell, uin
         for_each_row(rows[r], model_planes, [&](int plane, int head) {
             const std::byte* row = rows[r].at(plane, head, cell);
             for_row_words(tag, g, r, plane, head, rows[r].row_bytes,
-                          [&](size_t at, const void* word, size_t n) { equal = equal && std::memcmp(row + at, word, n) == 0; });
+                          [&](size_t at, const void* word, auto n) { equal = equal && std::memcmp(row + at, word, n) == 0; });
         });
     }
     return equal;

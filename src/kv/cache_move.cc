@@ -94,6 +94,9 @@ std::vector<Move> Cache::compact(int64_t max_cells) {
         for (RunList* list : lists) list->rename(*stores_[g], places);
     }
     release_pages();
+    // Lists that sequences since closed have grown.
+    for (Seq& s : seqs_)
+        if (s.id == SeqId{}) s = Seq{};
     return moves;
 }
 

@@ -32,6 +32,7 @@ std::string run(const Scenario& scenario, const Program& program, RunCounts* cou
 struct Soak {
     std::string wrong;             // empty when all went well
     std::vector<size_t> resident;  // bytes of the process, after each 10,000 operations
+    std::vector<size_t> heap;      // of these, what is allocated and not freed
 };
 Soak soak(const Scenario& scenario, int64_t operations, uint64_t seed);
 

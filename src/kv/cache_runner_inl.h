@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <thread>
 
 #include "base/check.h"
 #include "kv/cache_model_inl.h"
@@ -550,10 +551,14 @@ Soak soak(const Scenario& scenario, int64_t operations, uint64_t seed) {
     Soak out;
     Runner runner(scenario, 100);
     for (int64_t done = 0; done < operations && out.wrong.empty(); done += kRound) {
-        out.wrong = runner.run(random_program(seed++, static_cast<size_t>(std::min(kRound, operations - done))), nullptr);
-        runner.cache().compact();
-        malloc_trim(0);  // what the models had
+        // The allocator keeps some of what a thread has freed until that thread ends, so that what the models had would hide what the cache has.
+        std::thread([&] {
+            out.wrong = runner.run(random_program(seed++, static_cast<size_t>(std::min(kRound, operations - done))), nullptr);
+            runner.cache().compact();
+        }).join();
+        malloc_trim(0);
         out.resident.push_back(resident_bytes());
+        out.heap.push_back(mallinfo2().uordblks);
     }
     return out;
 }

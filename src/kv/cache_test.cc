@@ -331,6 +331,12 @@ TEST(CacheStep, DecodingCallsNoAllocator) {
         CHECK(begun);
         cache->commit(step);
         EXPECT_EQ(count_allocations() - closed, 0);
+        // Until they are given back.
+        cache->close(c);
+        cache->compact();
+        const int64_t compacted = count_allocations();
+        must_open(*cache);
+        EXPECT_GT(count_allocations() - compacted, 0);
     }
 }
 
