@@ -28,12 +28,7 @@ void add_run(std::vector<kv::Run>& runs, kv::Run run) {
 
 // What of the runs lies in [lo, hi), without cells.
 void add_runs_within(std::span<const kv::Run> runs, kv::Interval positions, std::vector<kv::Run>& out) {
-    for (kv::Run run : runs) {
-        const int32_t end = std::min(run.end(), positions.hi);
-        run.pos = std::max(run.pos, positions.lo);
-        run.len = end - run.pos;
-        if (run.len > 0) add_run(out, run);
-    }
+    for (const kv::Run& run : kv::runs_within(runs, positions)) add_run(out, run);
 }
 
 // The first position at which two descriptions of a group differ, or the shorter one ends.

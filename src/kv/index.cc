@@ -13,16 +13,6 @@ namespace {
 constexpr uint64_t half_life = 64;
 constexpr double chance_of_newcomer = 0.25;
 
-std::vector<Run> clip(std::span<const Run> runs, Interval positions) {
-    std::vector<Run> out;
-    for (const Run& run : runs) {
-        const int32_t lo = std::max(run.pos, positions.lo);
-        const int32_t hi = std::min(run.end(), positions.hi);
-        if (lo < hi) out.push_back({lo, run.cell + (lo - run.pos), hi - lo, run.turn});
-    }
-    return out;
-}
-
 bool keeps_all(const GroupSpec& group) {
     return group.keep.kind == Keep::Kind::All;
 }
@@ -136,7 +126,7 @@ Index::Hit Index::take_into(const std::string& root, std::span<const Token> toke
     std::vector<Run> log;
     std::vector<std::vector<Run>> groups(cache_.stores_.size());
     const auto add = [&](std::vector<Run>& to, const RunList& list) {
-        const auto runs = clip(list.runs(), {0, choice.length});
+        const auto runs = runs_within(list.runs(), {0, choice.length});
         to.insert(to.end(), runs.begin(), runs.end());
     };
     for (Edge* edge : path.edges) {
@@ -197,9 +187,9 @@ Index::Edge* Index::grow(Edge* at, const Seq& seq, int32_t end) {
     edge->use = {clock_, clock_, 0, 0};
     edge->holding = std::make_unique<Holding>(cache_);
     const Interval positions{at->end, end};
-    edge->holding->log.share(*cache_.log_, clip(seq.log.runs(), positions), end);
+    edge->holding->log.share(*cache_.log_, runs_within(seq.log.runs(), positions), end);
     for (size_t g = 0; g < cache_.stores_.size(); ++g) {
-        if (keeps_all(cache_.spec().groups[g])) edge->holding->groups[g].share(*cache_.stores_[g], clip(seq.groups[g].runs(), positions), end);
+        if (keeps_all(cache_.spec().groups[g])) edge->holding->groups[g].share(*cache_.stores_[g], runs_within(seq.groups[g].runs(), positions), end);
     }
     at->children.push_back(std::move(edge));
     return at->children.back().get();
@@ -210,8 +200,8 @@ void Index::mark(Edge* edge, const Seq& seq, int32_t at) {
     for (size_t g = 0; g < cache_.stores_.size(); ++g) {
         const Keep& keep = cache_.spec().groups[g].keep;
         if (keeps_all(cache_.spec().groups[g])) continue;
-        auto runs = clip(seq.groups[g].runs(), {0, std::min(keep.sinks, first_needed(keep, at))});
-        const auto recent = clip(seq.groups[g].runs(), {first_needed(keep, at), at});
+        auto runs = runs_within(seq.groups[g].runs(), {0, std::min(keep.sinks, first_needed(keep, at))});
+        const auto recent = runs_within(seq.groups[g].runs(), {first_needed(keep, at), at});
         runs.insert(runs.end(), recent.begin(), recent.end());
         mark.holding->groups[g].share(*cache_.stores_[g], runs, at);
     }

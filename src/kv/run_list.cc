@@ -25,6 +25,16 @@ bool joins(const Run& a, const Run& b) {
 
 }  // namespace
 
+std::vector<Run> runs_within(std::span<const Run> runs, Interval positions) {
+    std::vector<Run> out;
+    for (const Run& run : runs) {
+        const int32_t lo = std::max(run.pos, positions.lo);
+        const int32_t hi = std::min(run.end(), positions.hi);
+        if (lo < hi) out.push_back({lo, run.cell + (lo - run.pos), hi - lo, run.turn});
+    }
+    return out;
+}
+
 void RunList::reserve(size_t runs, size_t blocks) {
     runs_.reserve(runs);
     held_.reserve(blocks);

@@ -15,6 +15,9 @@ namespace cellar::kv {
 
 class Store;
 
+// What of the runs lies in [positions.lo, positions.hi).
+std::vector<Run> runs_within(std::span<const Run> runs, Interval positions);
+
 class RunList {
   public:
     // Room for this many without allocating.

@@ -13,18 +13,6 @@ namespace {
 constexpr int32_t kMostRotary = 1 << 29;  // and the most that a run is turned: two turns differ by no more than an int32_t holds
 constexpr uint32_t kPlainText = 1;        // flag: ids alone; rotary positions count with the positions, no media
 
-std::vector<Run> runs_within(std::span<const Run> runs, Interval positions) {
-    std::vector<Run> out;
-    for (Run run : runs) {
-        const int32_t cut = std::max(0, positions.lo - run.pos);
-        run.pos += cut;
-        run.cell += cut;
-        run.len = std::min(run.len - cut, positions.hi - run.pos);
-        if (run.len > 0) out.push_back(run);
-    }
-    return out;
-}
-
 void add_tokens(bool plain, const std::vector<Token>& tokens, ByteWriter& out) {
     for (const Token& token : tokens) {
         out.add(token.id);
