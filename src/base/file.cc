@@ -113,10 +113,6 @@ void MappedFile::close() noexcept {
     data_ = nullptr;
 }
 
-void MappedFile::advise_sequential() const {
-    if (data_ != nullptr) ::madvise(const_cast<std::byte*>(data_), size_, MADV_SEQUENTIAL);
-}
-
 void MappedFile::drop(std::span<const std::byte> range) const {
     const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto map_begin = reinterpret_cast<uintptr_t>(data_);

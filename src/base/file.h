@@ -37,9 +37,6 @@ class MappedFile {
     [[nodiscard]] size_t size() const { return size_; }
     [[nodiscard]] const std::string& path() const { return path_; }
 
-    // Tells the system that the file will be read once, from front to back: it reads ahead.
-    void advise_sequential() const;
-
     // Takes the pages of `range` out of this process's resident memory; reading them again brings them back.
     // A range that is not inside the map is cut to it.
     void drop(std::span<const std::byte> range) const;

@@ -77,7 +77,6 @@ TEST_F(FileTest, DroppedPagesComeBackFromTheFile) {
     for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 + i / 4096);
     const auto map = MappedFile::open(make("a", text));
     ASSERT_TRUE(map);
-    map->advise_sequential();
     EXPECT_EQ(text_of(map->bytes()), text);
     const auto resident = [&] {
         std::ifstream smaps("/proc/self/smaps");

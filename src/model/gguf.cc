@@ -252,10 +252,6 @@ Result<StringArray> File::strings(std::string_view key) const {
     return strings;
 }
 
-void File::advise_sequential() const {
-    for (const MappedFile& map : maps_) map.advise_sequential();
-}
-
 void File::drop(const TensorInfo& tensor) const {
     // Each map cuts the range to itself, so only the one that holds the tensor does anything.
     for (const MappedFile& map : maps_) map.drop({tensor.data, tensor.bytes});

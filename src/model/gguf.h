@@ -124,9 +124,7 @@ class File {
     [[nodiscard]] Result<std::vector<bool>> booleans(std::string_view key) const;
     [[nodiscard]] Result<StringArray> strings(std::string_view key) const;
 
-    // Hints for a loader that reads every tensor once: read ahead; give the resident pages of a tensor back.
-    // Without effect on parsed bytes.
-    void advise_sequential() const;
+    // Gives the resident pages of a tensor back, for a loader that reads it once. Without effect on parsed bytes.
     void drop(const TensorInfo& tensor) const;
 
   private:

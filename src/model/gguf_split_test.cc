@@ -75,7 +75,6 @@ TEST_F(GgufSplit, AllPartsAreOneFile) {
         uint64_t bytes = 0;
         for (int part = 1; part <= parts; ++part) bytes += fs::file_size(path(part, parts));
         EXPECT_EQ(file->file_bytes(), bytes);
-        file->advise_sequential();
         for (int i = 0; i < 7; ++i) {
             const TensorInfo* tensor = file->tensor("t" + std::to_string(i));
             ASSERT_NE(tensor, nullptr);
