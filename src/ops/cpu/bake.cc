@@ -72,9 +72,12 @@ void decode_block(const std::byte* block, float* values /* [32] */) {
     const hn::RebindToSigned<D> di;
     const hn::Rebind<int8_t, D> db;
     constexpr auto kLanes = static_cast<int>(hn::MaxLanes(D()));
+    const hn::CappedTag<float, 4> d4;
+    const hn::Rebind<hwy::float16_t, decltype(d4)> dh4;
+    const hn::RebindToUnsigned<decltype(dh4)> du4;
     uint16_t half = 0;
     std::memcpy(&half, block, sizeof half);
-    const auto scale = hn::Set(d, f16_to_f32(half));
+    const auto scale = hn::Set(d, hn::GetLane(hn::PromoteTo(d4, hn::BitCast(dh4, hn::Set(du4, half)))));
     const auto* quants = reinterpret_cast<const int8_t*>(block + 2);
     for (int i = 0; i < kPackedBlock; i += kLanes)
         hn::StoreU(hn::Mul(hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(db, quants + i))), scale), d, values + i);

@@ -59,11 +59,12 @@ bool encode_block(const float* x, std::byte* block) {
     auto most_bits = hn::Zero(di);
     for (int i = 0; i < kPackedBlock; i += kLanes) most_bits = hn::Max(most_bits, hn::And(hn::BitCast(di, hn::LoadU(d, x + i)), magnitude));
     // As integers the magnitudes of floats keep their order, with infinity and NaN on top.
-    const float most = hn::GetLane(hn::BitCast(d, hn::MaxOfLanes(di, most_bits)));
-    const float scale = most / 127.0F;
-    const uint16_t half = f32_to_f16(scale);
+    const hn::CappedTag<float, 4> d4;  // of which one counts; a vector, since that is what can be made a f16 in one instruction
+    const auto scale = hn::Div(hn::Set(d4, hn::GetLane(hn::BitCast(d, hn::MaxOfLanes(di, most_bits)))), hn::Set(d4, 127.0F));
+    const auto half_bits = hn::BitCast(hn::Rebind<uint16_t, decltype(d4)>(), hn::DemoteTo(hn::Rebind<hwy::float16_t, decltype(d4)>(), scale));
+    const uint16_t half = hn::GetLane(half_bits);
     if (half == 0 || (half & 0x7C00U) == 0x7C00U) return false;
-    const auto inverse = hn::Set(d, 1.0F / scale);
+    const auto inverse = hn::Set(d, hn::GetLane(hn::Div(hn::Set(d4, 1.0F), scale)));
     std::memcpy(block, &half, sizeof half);
     auto* out = reinterpret_cast<int8_t*>(block + 2);
     for (int i = 0; i < kPackedBlock; i += kLanes) {
