@@ -36,6 +36,11 @@ struct Stretch {
     const Turn* turn;
 };
 
+// Of the processor's caches.
+struct alignas(64) Line {
+    float values[16];
+};
+
 }  // namespace
 }  // namespace cellar::ops
 #endif
@@ -218,15 +223,16 @@ void bake_rows(const BakeArgs& args, ThreadTeam& team) {
                     {rows.at(args.plane, head, move.from + at), rows.at(args.plane, head, move.to + at), std::min(kCells, move.len - at), turn});
         }
     }
-    const size_t room = (static_cast<size_t>(rows.width) + kPackedBlock - 1) / kPackedBlock * kPackedBlock;
-    std::vector<float> values(room * static_cast<size_t>(team.size()));
+    // Each member's values in lines of its own: a line that two of them write costs more than all the rest.
+    const size_t lines = (static_cast<size_t>(rows.width) + kPackedBlock - 1) / kPackedBlock * (kPackedBlock * sizeof(float) / sizeof(Line));
+    std::vector<Line> values(lines * static_cast<size_t>(team.size()));
     const auto bake = HWY_DYNAMIC_DISPATCH(bake_stretch);
     team.run(static_cast<int64_t>(stretches.size()), [&](int64_t i, int member) {
         const Stretch& stretch = stretches[static_cast<size_t>(i)];
         if (stretch.turn == nullptr) {
             std::memcpy(stretch.to, stretch.from, static_cast<size_t>(stretch.len) * rows.row_bytes);
         } else {
-            bake(args, stretch, values.data() + room * static_cast<size_t>(member));
+            bake(args, stretch, values[lines * static_cast<size_t>(member)].values);
         }
     });
 }
