@@ -44,7 +44,7 @@ inline constexpr std::array<std::string_view, 21> op_names = {"open",    "close"
                                                               "trim",    "overwrite", "remove", "shift",  "bake",  "baked",  "compact",
                                                               "release", "keep",      "hit",    "pin",    "evict", "save",   "load"};
 // How often each comes in a random program.
-inline constexpr std::array<int, 21> op_weights = {5, 3, 8, 30, 10, 9, 3, 8, 3, 2, 6, 3, 3, 2, 1, 6, 6, 1, 4, 3, 3};
+inline constexpr std::array<int, 21> op_weights = {5, 3, 8, 30, 10, 9, 3, 8, 3, 2, 6, 3, 3, 5, 1, 6, 6, 1, 4, 3, 3};
 
 struct Op {
     OpKind kind = OpKind::Open;

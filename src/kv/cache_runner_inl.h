@@ -439,8 +439,7 @@ class Runner {
         if (!index_needs_marks() && reached != kept) return say("keep reaches less than it was given");
         const std::span<const Token> tokens(seq.log.data(), static_cast<size_t>(kept));
         kept_[root(c)].keep(tokens);
-        // A prompt that goes on otherwise than what was kept. One that turns off earlier may miss the mark, which lies behind the turn.
-        std::vector<Token> asked(tokens.begin(), tokens.end());
+        std::vector<Token> asked(tokens.begin(), tokens.begin() + reached);
         asked.push_back({12345, 0, 9});
         if (index_->find(root(c), asked).length < reached)
             say(fmt::format("keep says {}, but a hit reaches {}", reached, index_->find(root(c), asked).length));

@@ -66,7 +66,9 @@ Index::Path Index::walk(const std::string& root, std::span<const Token> tokens) 
     return path;
 }
 
-// The longest length of at most `limit` that the edges and, where needed, one mark can serve.
+// The longest length of at most `limit` that the edges and, where needed, one mark can serve. A mark behind the place where the tokens turn
+// off serves them as well as one before it, if what it holds reaches back far enough: so the edges below the path are looked at too, which
+// keeps a hit from depending on where edges happen to be divided.
 Index::Choice Index::choose(const Path& path, int32_t limit) const {
     Choice best;
     limit = std::min(limit, path.matched);
@@ -74,15 +76,32 @@ Index::Choice Index::choose(const Path& path, int32_t limit) const {
         best.length = std::max(limit, 0);
         return best;
     }
-    for (Edge* edge : path.edges) {
-        for (const auto& [length, mark] : edge->marks) {
-            int32_t m = std::min(limit, length);
-            for (int32_t before = -1; before != m;) {
-                before = m;
-                for (const GroupSpec& group : cache_.spec().groups) m = restorable(group.keep, first_needed(group.keep, length), m);
-            }
-            if (m > best.length) best = {m, edge, length};
+    const auto reach = [&](int32_t length) {
+        int32_t m = std::min(limit, length);
+        for (int32_t before = -1; before != m;) {
+            before = m;
+            for (const GroupSpec& group : cache_.spec().groups) m = restorable(group.keep, first_needed(group.keep, length), m);
         }
+        return m;
+    };
+    const auto offer = [&](Edge* edge) {
+        for (const auto& [length, mark] : edge->marks) {
+            if (const int32_t m = reach(length); m > best.length) best = {m, edge, length};
+        }
+    };
+    std::for_each(path.edges.begin(), path.edges.end(), offer);
+    std::vector<Edge*> below;
+    const auto add_children = [&](const Edge& edge) {
+        // The longer a mark, the less far back it reaches: where the shortest possible one would not do, none below does.
+        if (reach(edge.end + 1) <= best.length) return;
+        for (const auto& child : edge.children) below.push_back(child.get());
+    };
+    if (!path.edges.empty()) add_children(*path.edges.back());
+    while (!below.empty()) {
+        Edge* edge = below.back();
+        below.pop_back();
+        offer(edge);
+        add_children(*edge);
     }
     return best;
 }

@@ -61,8 +61,7 @@ class Index {
     [[nodiscard]] Hit find(const std::string& root, std::span<const Token> tokens) const;
 
     // Keeps the first n tokens of a sequence, or its pure part if that is shorter, and a mark at the end where the model needs one and the
-    // sequence still has what it takes. Returns the length that a later take can reach whose tokens
-    // begin with these.
+    // sequence still has what it takes. Returns the length that a later take can reach.
     int32_t keep(const std::string& root, SeqId id, int32_t n);
 
     // Protects what is kept of `tokens` from eviction until then, on the clock of evict.
