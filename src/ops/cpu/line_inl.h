@@ -49,7 +49,7 @@ struct Dots {
     HWY_INLINE void put(int column, VU quants) {
         constexpr int kLines = (format.block_bytes * kLanes + 63) / 64;
         if constexpr (fetches) {
-            for (int line = column * kLines / 64; line < (column + 1) * kLines / 64; ++line) __builtin_prefetch(ahead + line * 64);
+            for (int line = column * kLines / 64; line < (column + 1) * kLines / 64; ++line) __builtin_prefetch(ahead + line * 64, 0, 2);
         }
         VI& sum = dot[column / (format.sub / 4)];
         sum = dot4<format.wide>(sum, make_quants<format.wide>(quants), x + column * 4);

@@ -91,7 +91,7 @@ void multiply_tile(const MatmulArgs& args, size_t x_bytes, const Part& part, int
     const int64_t whole = (part.last - part.first) / Product::columns * Product::x_bytes;
     for (int64_t offset = 0; offset < whole; offset += Product::x_bytes, w += part.step_bytes) {
 #pragma GCC unroll 4
-        for (int i = 0; i < groups * kGroupBytes; i += 64) __builtin_prefetch(w + kAhead + i);
+        for (int i = 0; i < groups * kGroupBytes; i += 64) __builtin_prefetch(w + kAhead + i, 0, 2);
         step(x, offset);
     }
     if ((part.last - part.first) % Product::columns != 0) {

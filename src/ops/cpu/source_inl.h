@@ -148,7 +148,7 @@ HWY_INLINE const uint8_t* ahead_of(const Rows& /*rows*/) {
 template <DType type>
 HWY_INLINE void fetch_ahead(const Packed<type>& packed, int block) {
     constexpr int bytes = panel_format(type).block_bytes * kLanes;
-    for (int at = 0; at < bytes; at += 64) __builtin_prefetch(ahead_of(packed) + block * bytes + at);
+    for (int at = 0; at < bytes; at += 64) __builtin_prefetch(ahead_of(packed) + block * bytes + at, 0, 2);
 }
 HWY_INLINE void fetch_ahead(const Rows& /*rows*/, int /*block*/) {}
 
