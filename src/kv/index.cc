@@ -23,6 +23,31 @@ void for_each_edge(auto* edge, F f) {
     for (const auto& child : edge->children) for_each_edge(child.get(), f);
 }
 
+// The largest m <= n at which the next query needs no row of a group that holds none, but for those that edges hold.
+int32_t without_rows(const Keep& keep, int32_t n) {
+    switch (keep.kind) {
+        case Keep::Kind::All:
+            return n;
+        case Keep::Kind::Chunk:
+            return first_needed(keep, n);
+        case Keep::Kind::Window:
+            return keep.size == 1 && keep.sinks == 0 ? n : 0;
+        case Keep::Kind::State:
+            return 0;
+    }
+    CHECK(false);
+}
+
+// The largest m <= n on which all groups agree. Requires: of_group(keep, n) <= n is its own answer to itself.
+template <class F>
+int32_t longest(const std::vector<GroupSpec>& groups, int32_t n, F of_group) {
+    for (int32_t before = -1; before != n;) {
+        before = n;
+        for (const GroupSpec& group : groups) n = of_group(group.keep, n);
+    }
+    return n;
+}
+
 }  // namespace
 
 double PrefillCost::seconds(int32_t from, int32_t to) const {
@@ -70,19 +95,12 @@ Index::Path Index::walk(const std::string& root, std::span<const Token> tokens) 
 // off serves them as well as one before it, if what it holds reaches back far enough: so the edges below the path are looked at too, which
 // keeps a hit from depending on where edges happen to be divided.
 Index::Choice Index::choose(const Path& path, int32_t limit) const {
-    Choice best;
-    limit = std::min(limit, path.matched);
-    if (!marks_needed_) {
-        best.length = std::max(limit, 0);
-        return best;
-    }
-    const auto reach = [&](int32_t length) {
-        int32_t m = std::min(limit, length);
-        for (int32_t before = -1; before != m;) {
-            before = m;
-            for (const GroupSpec& group : cache_.spec().groups) m = restorable(group.keep, first_needed(group.keep, length), m);
-        }
-        return m;
+    limit = std::max(std::min(limit, path.matched), 0);
+    if (!marks_needed_) return {limit, nullptr, 0};
+    const std::vector<GroupSpec>& groups = cache_.spec().groups;
+    Choice best{longest(groups, limit, without_rows), nullptr, 0};
+    const auto reach = [&](int32_t mark) {
+        return longest(groups, std::min(limit, mark), [&](const Keep& keep, int32_t n) { return restorable(keep, first_needed(keep, mark), n); });
     };
     const auto offer = [&](Edge* edge) {
         for (const auto& [length, mark] : edge->marks) {
@@ -154,13 +172,14 @@ Index::Hit Index::take_into(const std::string& root, std::span<const Token> toke
         for (size_t g = 0; g < groups.size(); ++g) add(groups[g], edge->holding->groups[g]);
         use(edge->use);
     }
-    if (choice.mark > 0) {
+    const int32_t held_at = choice.edge == nullptr ? choice.length : choice.mark;
+    for (size_t g = 0; g < groups.size(); ++g) seq.cut[g] = std::min(first_needed(cache_.spec().groups[g].keep, held_at), choice.length);
+    if (choice.edge != nullptr) {
         Mark& mark = choice.edge->marks.at(choice.mark);
-        for (size_t g = 0; g < groups.size(); ++g) {
-            add(groups[g], mark.holding->groups[g]);
-            seq.cut[g] = std::min(first_needed(cache_.spec().groups[g].keep, choice.mark), choice.length);
-        }
+        for (size_t g = 0; g < groups.size(); ++g) add(groups[g], mark.holding->groups[g]);
         use(mark.use);
+        // An edge that goes takes its marks with it.
+        if (choice.edge->begin >= choice.length) use(choice.edge->use);
     }
     seq.log.share(*cache_.log_, log, choice.length);
     for (size_t g = 0; g < groups.size(); ++g) seq.groups[g].share(*cache_.stores_[g], groups[g], choice.length);
@@ -247,10 +266,17 @@ int32_t Index::keep(const std::string& root, SeqId id, int32_t n) {
 }
 
 void Index::pin(const std::string& root, std::span<const Token> tokens, double until) {
-    for (Edge* edge : walk(root, tokens).edges) {
-        edge->use.pinned_until = std::max(edge->use.pinned_until, until);
-        for (auto& [length, mark] : edge->marks) mark.use.pinned_until = std::max(mark.use.pinned_until, until);
+    const auto hold = [&](Use& use) { use.pinned_until = std::max(use.pinned_until, until); };
+    const Path path = walk(root, tokens);
+    for (Edge* edge : path.edges) {
+        hold(edge->use);
+        for (auto& [length, mark] : edge->marks) hold(mark.use);
     }
+    // The mark that serves them may lie behind the place where they turn off.
+    const Choice choice = choose(path, static_cast<int32_t>(tokens.size()) - 1);
+    if (choice.edge == nullptr) return;
+    hold(choice.edge->use);
+    hold(choice.edge->marks.at(choice.mark).use);
 }
 
 // --- evicting

@@ -7,7 +7,8 @@
 // Invariants
 //  1. An edge holds the rows of all groups that keep every token, and the log, for exactly [begin, end).
 //  2. Children of an edge begin at its end and differ in their first token.
-//  3. A mark at length m holds, for every other group, what a query at m sees. Only lengths that a mark can serve are hits in such models.
+//  3. A mark at length m holds, for every other group, what a query at m sees. Hits in such models are lengths that a mark can serve, on the
+//     way of the tokens or behind the place where they turn off, or at which no such group needs a row (where a chunk begins).
 //  4. Only pure rows are kept.
 //
 // Thread rule: the thread that owns the cache.
@@ -107,8 +108,8 @@ class Index {
     };
     struct Choice {
         int32_t length = 0;
-        Edge* edge = nullptr;  // of the mark
-        int32_t mark = 0;      // its length; 0: none is needed
+        Edge* edge = nullptr;  // of the mark; none where none is needed
+        int32_t mark = 0;      // its length
     };
     struct Victim {
         double worth = 0;
