@@ -13,10 +13,11 @@ namespace cellar::kv {
 struct Scenario {
     std::vector<Keep> keeps;
     CacheLimits limits;
+    bool reclaim = false;  // a step that finds no room lets kept prefixes go
 };
 
-// Mixes of groups that programs run on, and limits under which a pool is often full. `blocks` are those of one group; with a budget there is
-// none for about a third of them.
+// Mixes of groups that programs run on, and limits under which a pool is often full. With a budget there is none for about a third of the
+// blocks of one group, and kept prefixes make room.
 const std::vector<std::vector<Keep>>& scenario_mixes();
 Scenario scenario(size_t mix, int block, int32_t cells, bool budget);
 
@@ -27,13 +28,5 @@ struct RunCounts {
 
 // Empty when all went well.
 std::string run(const Scenario& scenario, const Program& program, RunCounts* counts = nullptr);
-
-// Many operations on one cache. Every 10,000 of them all is closed, when nothing may be left, and compacted, when memory is measured.
-struct Soak {
-    std::string wrong;             // empty when all went well
-    std::vector<size_t> resident;  // bytes of the process, after each 10,000 operations
-    std::vector<size_t> heap;      // of these, what is allocated and not freed
-};
-Soak soak(const Scenario& scenario, int64_t operations, uint64_t seed);
 
 }  // namespace cellar::kv

@@ -91,35 +91,41 @@ Index::Path Index::walk(const std::string& root, std::span<const Token> tokens) 
     return path;
 }
 
-// The longest length of at most `limit` that the edges and, where needed, one mark can serve. A mark behind the place where the tokens turn
-// off serves them as well as one before it, if what it holds reaches back far enough: so the edges below the path are looked at too, which
+// The longest length of at most `limit` that the edges and, where needed, one mark can serve. A mark behind a place where the tokens turn off
+// serves them as far as that place, if what it holds reaches back far enough: so edges beside and below the path are looked at too, which
 // keeps a hit from depending on where edges happen to be divided.
 Index::Choice Index::choose(const Path& path, int32_t limit) const {
     limit = std::max(std::min(limit, path.matched), 0);
     if (!marks_needed_) return {limit, nullptr, 0};
     const std::vector<GroupSpec>& groups = cache_.spec().groups;
     Choice best{longest(groups, limit, without_rows), nullptr, 0};
-    const auto reach = [&](int32_t mark) {
-        return longest(groups, std::min(limit, mark), [&](const Keep& keep, int32_t n) { return restorable(keep, first_needed(keep, mark), n); });
+    // How far a mark serves tokens that are alike up to `shared`. The longer a mark, the less far back it reaches.
+    const auto reach = [&](int32_t mark, int32_t shared) {
+        return longest(groups, std::min(shared, mark), [&](const Keep& keep, int32_t n) { return restorable(keep, first_needed(keep, mark), n); });
     };
-    const auto offer = [&](Edge* edge) {
+    const auto offer = [&](Edge* edge, int32_t shared) {
         for (const auto& [length, mark] : edge->marks) {
-            if (const int32_t m = reach(length); m > best.length) best = {m, edge, length};
+            if (const int32_t m = reach(length, shared); m > best.length) best = {m, edge, length};
         }
     };
-    std::for_each(path.edges.begin(), path.edges.end(), offer);
-    std::vector<Edge*> below;
-    const auto add_children = [&](const Edge& edge) {
-        // The longer a mark, the less far back it reaches: where the shortest possible one would not do, none below does.
-        if (reach(edge.end + 1) <= best.length) return;
-        for (const auto& child : edge.children) below.push_back(child.get());
+    for (Edge* edge : path.edges) offer(edge, limit);
+    std::vector<Edge*> open;
+    const auto add_children = [&](const Edge& edge, int32_t shared, const Edge* known) {
+        if (reach(edge.end + 1, shared) <= best.length) return;
+        for (const auto& child : edge.children)
+            if (child.get() != known) open.push_back(child.get());
     };
-    if (!path.edges.empty()) add_children(*path.edges.back());
-    while (!below.empty()) {
-        Edge* edge = below.back();
-        below.pop_back();
-        offer(edge);
-        add_children(*edge);
+    const Edge* known = nullptr;
+    for (auto edge = path.edges.rbegin(); edge != path.edges.rend() && (*edge)->end > best.length; ++edge) {
+        const int32_t shared = std::min(limit, (*edge)->end);
+        add_children(**edge, shared, known);
+        while (!open.empty()) {
+            Edge* behind = open.back();
+            open.pop_back();
+            offer(behind, shared);
+            add_children(*behind, shared, nullptr);
+        }
+        known = *edge;
     }
     return best;
 }

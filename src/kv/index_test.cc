@@ -303,6 +303,27 @@ TEST(Index, AMarkBehindTheTurnOffServesToo) {
     }
 }
 
+// What follows the place where a mark's own tokens turn off may be kept too, without one.
+TEST(Index, AMarkBesideTheWayServesToo) {
+    Conversations c({Keep::chunk(64), Keep::all()}, 512, 4096);
+    const auto keep = [&](const Tokens& tokens, int32_t n) {
+        const SeqId seq = *c.cache->open();
+        ASSERT_TRUE(c.prefill(seq, tokens));
+        c.index->keep("r", seq, n);
+        c.cache->close(seq);
+    };
+    const Tokens way = join(repeat(7, 40), repeat(2, 100));
+    keep(join(repeat(7, 40), repeat(1, 20)), 60);
+    keep(way, 60);  // its chunk has slid to 128: no mark
+    EXPECT_EQ(c.index->stats().marks, 1);
+    const auto hit = c.index->take("r", way);
+    ASSERT_TRUE(hit);
+    EXPECT_EQ(hit->matched, 60);
+    EXPECT_EQ(hit->length, 40);
+    c.check();
+    c.check_rows(hit->id, way);
+}
+
 // Many conversations with one beginning, each with marks near and far behind it: the nearest one that reaches back is found, and no other
 // says that it would do.
 TEST(Index, OfManyMarksBehindATurnOffOneThatReachesIsFound) {
