@@ -106,7 +106,8 @@ class Bench {
         seqs_ = {{0, queries_, positions_ - queries_, runs_}};
         group_ = {kv::Keep::all(), tables_, seqs_, visible_, cells};
         for (int layer = 0; layer < kLayers; ++layer) {
-            for (const int row : {0, 1}) ops::cpu().store_rows({rows.data(), positions_, cols, cols}, group_, layer, row, team_);
+            for (const int row : {0, 1})
+                ops::cpu().store_rows({rows.data(), positions_, cols, cols}, tables_[static_cast<size_t>(row)], layer, cells.data(), team_);
         }
         q_.resize(static_cast<size_t>(queries_) * kHeads * kWidth);
         for (float& x : q_) x = normal(random);

@@ -91,24 +91,24 @@ class Bench {
     bool run() {
         const Bounds bounds{apps::read_bandwidth(team_.size()) * 1e9,
                             bench::most_operations(ops::cpu_target(), ops::activation_form(type_.type), team_)};
-        report("file", weights(), ops::cpu_impl::matmul, bounds);
+        report("file", weights(), false, bounds);
         const Room<std::byte> packed(ops::cpu_impl::packed_bytes(type_.type, kRows, kCols));
         ops::cpu_impl::pack_rows({type_.type, kRows, kCols, weights()}, 0, kRows, packed.data, team_);
-        return report("packed", packed.data, ops::cpu_impl::packed_matmul, bounds);
+        return report("packed", packed.data, true, bounds);
     }
 
   private:
     // Weights in files start at half a line at worst.
     [[nodiscard]] std::byte* weights() const { return file_.data + 32; }
 
-    bool report(const char* layout, const std::byte* data, void (*product)(const ops::MatmulArgs&, ThreadTeam&), const Bounds& bounds) {
+    bool report(const char* layout, const std::byte* data, bool is_packed, const Bounds& bounds) {
         const auto time = [&](int64_t count, int64_t rows) {
             ops::MatmulArgs args;
-            args.w = {type_.type, rows, kCols, data};
+            args.w = {type_.type, rows, kCols, data, is_packed};
             args.x = prepared_.data;
             args.count = count;
             args.y = {y_.data, count, rows, rows};
-            return median_time([&] { product(args, team_); });
+            return median_time([&] { ops::cpu_impl::matmul(args, team_); });
         };
         const auto bytes = [&](int64_t rows) { return static_cast<double>(row_bytes_) * static_cast<double>(rows); };
         const auto operations = [](int64_t count, int64_t rows) { return 2.0 * static_cast<double>(count * rows * kCols); };

@@ -15,7 +15,7 @@ const graph::Profile::Line* find(const std::vector<graph::Profile::Line>& lines,
     return found == lines.end() ? nullptr : &*found;
 }
 
-TEST(Profile, SumsTheNodesOfSteps) {
+TEST(Profile, SumsTheStagesOfSteps) {
     const auto model = tiny::model("llama");
     auto engine = tiny::engine(model, tiny::options());
     const SeqId seq = *engine->cache().open();
@@ -37,7 +37,7 @@ TEST(Profile, SumsTheNodesOfSteps) {
         calls += line.calls;
     }
     EXPECT_NEAR(seconds, profile.seconds(), 1e-9 + 1e-6 * seconds);
-    EXPECT_EQ(calls, 2 * static_cast<int64_t>(engine->graph({1, 1}).nodes.size()));
+    EXPECT_EQ(calls, 2 * static_cast<int64_t>(engine->graph({1, 1}).stages.size()));
     EXPECT_TRUE(std::is_sorted(lines.begin(), lines.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; }));
 
     const model::Config& config = model->config();
@@ -47,6 +47,12 @@ TEST(Profile, SumsTheNodesOfSteps) {
     ASSERT_NE(product, nullptr) << profile.text();
     EXPECT_EQ(product->calls, 2 * config.layers);
     EXPECT_DOUBLE_EQ(product->bytes, 2.0 * config.layers * static_cast<double>(down->bytes));
+    const gguf::TensorInfo* gate = model->file().tensor("blk.0.ffn_gate.weight");
+    ASSERT_NE(gate, nullptr);
+    const graph::Profile::Line* gated = find(lines, graph::Op::MatMul, "ffn_gate_up ");
+    ASSERT_NE(gated, nullptr) << profile.text();
+    EXPECT_DOUBLE_EQ(gated->bytes, 2.0 * 2.0 * config.layers * static_cast<double>(gate->bytes));
+    EXPECT_NE(find(lines, graph::Op::MatMul, "attn_q attn_k attn_v "), nullptr) << profile.text();
     const graph::Profile::Line* attend = find(lines, graph::Op::Attend, "");
     ASSERT_NE(attend, nullptr);
     EXPECT_EQ(attend->calls, 2 * config.layers);

@@ -141,12 +141,20 @@ ThreadTeam::ThreadTeam(int threads) : shared_(std::make_unique<Shared>()) {
         }
         pthread_setname_np(shared_->threads.back().native_handle(), "cellar-worker");
     }
+    for (int member = 0; member < size(); ++member) alone_.emplace_back(new ThreadTeam());
 }
+
+ThreadTeam::ThreadTeam() : shared_(std::make_unique<Shared>()) {}
 
 ThreadTeam::~ThreadTeam() {
     shared_->stop.store(true, std::memory_order_release);
     shared_->wake_members();
     for (std::thread& thread : shared_->threads) thread.join();
+}
+
+ThreadTeam& ThreadTeam::alone(int member) {
+    CHECK(member >= 0 && member < static_cast<int>(alone_.size()));
+    return *alone_[static_cast<size_t>(member)];
 }
 
 int ThreadTeam::size() const {

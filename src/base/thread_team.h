@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 namespace cellar {
 
@@ -31,12 +32,17 @@ class ThreadTeam {
             const_cast<void*>(static_cast<const void*>(&body)));
     }
 
+    // A team of one for what a member does inside a body with kernels that take a team. Only that member may use it meanwhile.
+    ThreadTeam& alone(int member);
+
   private:
+    ThreadTeam();
     using Erased = void (*)(void* context, int64_t piece, int member);
     void run_erased(int64_t pieces, Erased body, void* context);
 
     struct Shared;
     std::unique_ptr<Shared> shared_;
+    std::vector<std::unique_ptr<ThreadTeam>> alone_;  // [size()]; none in a team that is one of these
 };
 
 // CPUs this process may use: the affinity mask, cut by the cgroup's quota, at least 1.

@@ -23,6 +23,19 @@ constexpr int kRounds = 3000;
 
 class ThreadTeamTest : public testing::TestWithParam<int> {};
 
+TEST_P(ThreadTeamTest, LetsEachMemberWorkAloneInsideABody) {
+    ThreadTeam team(GetParam());
+    std::vector<int64_t> sums(200);
+    team.run(200, [&](int64_t piece, int member) {
+        team.alone(member).run(piece, [&](int64_t inner, int alone_member) {
+            ASSERT_EQ(alone_member, 0);
+            sums[static_cast<size_t>(piece)] += inner;
+        });
+    });
+    for (int64_t piece = 0; piece < 200; ++piece) EXPECT_EQ(sums[static_cast<size_t>(piece)], piece * (piece - 1) / 2);
+    EXPECT_EQ(team.alone(0).size(), 1);
+}
+
 // Plain, unguarded counters: what the members wrote must be visible to the caller, and no piece may run twice.
 TEST_P(ThreadTeamTest, RunsEachPieceOnceAndPublishesIt) {
     ThreadTeam team(GetParam());

@@ -123,6 +123,20 @@ Ref Builder::linear(Ref x, const Linear& linear, std::string_view label) {
     return out;
 }
 
+Ref Builder::gated_linear(Ref x, const Linear& gate, const Linear& up, ops::Activation activation, std::string_view label) {
+    CHECK(joins(gate.w, up.w));
+    const Ref out = linear(x, up, label);
+    Node& node = graph_.nodes.back();
+    node.gate = gate.w;
+    node.gate_bias = gate.bias;
+    node.activation = activation;
+    return out;
+}
+
+void Builder::prepare_for(Ref x, std::initializer_list<const Linear*> linears) {
+    for (const Linear* linear : linears) prepared(x, linear->w.form());
+}
+
 Ref Builder::slice(Ref x, int64_t first_col, int64_t cols) {
     CHECK_LE(first_col + cols, value(x).cols);
     const Ref out = add_value(value(x).kind, value(x).rows, cols, 0, value(x).name);
@@ -281,6 +295,16 @@ Ref Builder::expert_linear(Ref x, Ref groups, const ExpertLinear& linear, int64_
     return out;
 }
 
+Ref Builder::gated_expert_linear(Ref x, Ref groups, const ExpertLinear& gate, const ExpertLinear& up, int64_t slots, ops::Activation activation,
+                                 std::string_view label) {
+    CHECK(joins(gate.w, up.w) && gate.experts == up.experts);
+    const Ref out = expert_linear(x, groups, up, slots, false, label);
+    Node& node = graph_.nodes.back();
+    node.gate = gate.w;
+    node.activation = activation;
+    return out;
+}
+
 Ref Builder::combine_experts(Ref x, Ref weights, int used) {
     Node& node = add_node(Op::CombineExperts, "combine_experts");
     node.width = used;
@@ -296,6 +320,7 @@ Ref Builder::combine_experts(Ref x, Ref weights, int used) {
 Graph Builder::finish(Ref logits) {
     graph_.logits = logits;
     if (logits != kNone) graph_.values[static_cast<size_t>(logits)].dies = static_cast<int32_t>(graph_.nodes.size());
+    plan_stages(graph_);
     plan_workspace(graph_);
     return std::move(graph_);
 }

@@ -1,5 +1,6 @@
 #pragma once
 // Writes a graph node by node. Models describe themselves with this and nothing else.
+#include <initializer_list>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -31,6 +32,11 @@ struct NormWeights {
     [[nodiscard]] bool present() const { return weight != nullptr; }
 };
 
+// Whether a gate and what it weighs can be one product: of the same shape, and of the same form of activations.
+inline bool joins(const ops::WeightMatrix& gate, const ops::WeightMatrix& up) {
+    return gate.rows == up.rows && gate.cols == up.cols && gate.form() == up.form();
+}
+
 class Builder {
   public:
     Builder(Shape shape, const ops::Ops& ops, std::vector<ops::RopeSpec> ropes);
@@ -43,7 +49,11 @@ class Builder {
     Ref norm(Ref x, const NormWeights& weights, std::string_view label);
     // Normalises each head of x [n, heads * width] on its own; weights are [width], or [heads][width] with per_head.
     Ref head_norm(Ref x, int heads, int width, const NormWeights& weights, bool per_head, std::string_view label);
-    Ref linear(Ref x, const Linear& linear, std::string_view label);                                     // [n, w.rows]
+    Ref linear(Ref x, const Linear& linear, std::string_view label);  // [n, w.rows]
+    // f(gate * x) * (up * x) in one product. Requires: joins(gate.w, up.w).
+    Ref gated_linear(Ref x, const Linear& gate, const Linear& up, ops::Activation activation, std::string_view label);
+    // Rewrites x in all forms that these want, so that their products, written next, are neighbours.
+    void prepare_for(Ref x, std::initializer_list<const Linear*> linears);
     Ref slice(Ref x, int64_t first_col, int64_t cols);                                                   // a window on x, nothing is copied
     void rope(Ref x, int heads, int width, int rope, ops::RopePairing pairing, std::string_view label);  // in place
     Ref scale_rows(Ref x, const Temperature& temperature, std::string_view label);                       // by the row's position
@@ -62,6 +72,8 @@ class Builder {
     Ref group_by_expert(Ref ids, int experts);
     // [n * used, w.rows]. x has a row for each token, or with by_slot for each choice.
     Ref expert_linear(Ref x, Ref groups, const ExpertLinear& linear, int64_t slots, bool by_slot, std::string_view label);
+    Ref gated_expert_linear(Ref x, Ref groups, const ExpertLinear& gate, const ExpertLinear& up, int64_t slots, ops::Activation activation,
+                            std::string_view label);
     Ref combine_experts(Ref x, Ref weights, int used);  // [n, cols]
 
     [[nodiscard]] const Value& value(Ref ref) const { return graph_.values[static_cast<size_t>(ref)]; }

@@ -56,6 +56,12 @@ std::string_view name(Op op) {
 
 void plan_workspace(Graph& graph) {
     constexpr size_t kAlign = 64;
+    // From nodes to stages; what outlives all nodes outlives all stages.
+    std::vector<int32_t> stage_of(graph.nodes.size() + 1, static_cast<int32_t>(graph.stages.size()));
+    for (size_t s = 0; s < graph.stages.size(); ++s) {
+        for (int32_t node = graph.stages[s].first; node < graph.stages[s].last; ++node) stage_of[static_cast<size_t>(node)] = static_cast<int32_t>(s);
+    }
+    const auto stage = [&](int32_t node) { return node < 0 ? node : stage_of[static_cast<size_t>(node)]; };
     struct Placed {
         size_t lo, hi;
         int32_t born, dies;
@@ -71,9 +77,11 @@ void plan_workspace(Graph& graph) {
     for (const size_t i : order) {
         Value& value = graph.values[i];
         const size_t bytes = (value.bytes + kAlign - 1) / kAlign * kAlign;
+        const int32_t born = stage(value.born);
+        const int32_t dies = stage(value.dies);
         alive.clear();
         for (const Placed& p : placed)
-            if (p.dies >= value.born && p.born <= value.dies) alive.push_back(p);
+            if (p.dies >= born && p.born <= dies) alive.push_back(p);
         std::sort(alive.begin(), alive.end(), [](const Placed& a, const Placed& b) { return a.lo < b.lo; });
         size_t at = 0;
         for (const Placed& p : alive) {
@@ -81,8 +89,8 @@ void plan_workspace(Graph& graph) {
             at = std::max(at, p.hi);
         }
         value.offset = at;
-        placed.push_back({at, at + bytes, value.born, value.dies});
-        std::erase_if(placed, [&](const Placed& p) { return p.dies < value.born; });
+        placed.push_back({at, at + bytes, born, dies});
+        std::erase_if(placed, [&](const Placed& p) { return p.dies < born; });
         end = std::max(end, at + bytes);
     }
     for (Value& value : graph.values)
@@ -103,7 +111,9 @@ std::string Graph::text() const {
         out += fmt::format("{:5} {:<16} {:<28}", i, name(node.op), node.label);
         for (const Ref ref : node.in)
             if (ref != kNone) out += ' ' + describe(ref);
-        if (node.weight.data != nullptr) out += fmt::format(" {}[{}x{}]", cellar::name(node.weight.type), node.weight.rows, node.weight.cols);
+        for (const ops::WeightMatrix& w : {node.weight, node.gate}) {
+            if (w.data != nullptr) out += fmt::format(" {}[{}x{}]", cellar::name(w.type), w.rows, w.cols);
+        }
         if (node.place.group >= 0) out += fmt::format(" group {} plane {}", node.place.group, node.place.plane);
         for (const Ref ref : node.out)
             if (ref != kNone) out += " -> " + describe(ref);

@@ -81,9 +81,11 @@ struct Node {
     std::array<Ref, 2> out{kNone, kNone};
     // What each kind uses is said in builder.h at the function that makes the node.
     ops::WeightMatrix weight;
-    int64_t experts = 0;  // ExpertMatMul: weight holds this many matrices, one behind the other
+    ops::WeightMatrix gate;  // MatMul, ExpertMatMul: no data where there is none
+    int64_t experts = 0;     // ExpertMatMul: weight and gate hold this many matrices, one behind the other
     const float* vector = nullptr;
     const float* bias = nullptr;
+    const float* gate_bias = nullptr;
     float factor = 0.0F;
     float cap = 0.0F;
     bool rms = true;
@@ -102,10 +104,23 @@ struct Node {
     Temperature temperature;
 };
 
+// Neighbouring nodes that are carried out as one. Every value that one of them touches is there all the while.
+struct Stage {
+    enum class Kind : uint8_t {
+        Node,      // one node by itself
+        Rows,      // each node works on rows one by one, so a few rows go through all of them while they are in the nearest cache
+        Products,  // matrix products that do not need each other: worked through without a pause in between
+    };
+    Kind kind = Kind::Node;
+    int32_t first = 0;  // nodes [first, last)
+    int32_t last = 0;
+};
+
 struct Graph {
     Shape shape;
     std::vector<Value> values;
     std::vector<Node> nodes;
+    std::vector<Stage> stages;  // all nodes, in order
     std::vector<ops::RopeSpec> ropes;
     Ref logits = kNone;          // [outputs, vocabulary]; kNone when shape.outputs is 0
     size_t workspace_bytes = 0;  // all values, at their offsets
@@ -114,7 +129,9 @@ struct Graph {
     [[nodiscard]] std::string graphviz() const;  // the same as a drawing
 };
 
-// Gives every value an offset so that values that live at the same time do not overlap; sets workspace_bytes.
+// Puts the nodes into stages.
+void plan_stages(Graph& graph);
+// Gives every value an offset so that values that live in the same stage do not overlap; sets workspace_bytes. Requires: stages.
 void plan_workspace(Graph& graph);
 
 }  // namespace cellar::graph

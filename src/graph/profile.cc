@@ -3,20 +3,45 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "base/check.h"
 
 namespace cellar::graph {
 namespace {
 
+std::string_view without_layer(const Node& node) {
+    const std::string_view label = node.label;
+    return node.layer < 0 ? label : label.substr(label.find('.', label.find('.') + 1) + 1);
+}
+
 std::string describe(const Graph& graph, const Node& node) {
-    std::string what = node.label;
-    if (node.layer >= 0) what = what.substr(what.find('.', what.find('.') + 1) + 1);
-    if (node.op == Op::MatMul || node.op == Op::ExpertMatMul || node.op == Op::Embed)
-        return fmt::format("{} {} {} x {}", what, name(node.weight.type), node.weight.rows, node.weight.cols);
+    const std::string_view what = without_layer(node);
+    if (node.weight.data != nullptr) {
+        const auto times = node.gate.data != nullptr ? " 2 x" : "";
+        return fmt::format("{} {}{} {} x {}", what, name(node.weight.type), times, node.weight.rows, node.weight.cols);
+    }
     if (node.op == Op::Attend) return fmt::format("{} {} heads of {}", what, node.heads, node.v_width);
     const Value& out = graph.values[static_cast<size_t>(node.out[0] != kNone ? node.out[0] : node.in[0])];
     return fmt::format("{} {}", what, out.cols);
+}
+
+// Nodes of a stage together: "attn_q attn_k attn_v Q8_0 1152 x 896", "ffn_add attn_norm prepare".
+std::string describe(const Graph& graph, const Stage& stage) {
+    const auto nodes = std::span(graph.nodes).subspan(static_cast<size_t>(stage.first), static_cast<size_t>(stage.last - stage.first));
+    if (nodes.size() == 1) return describe(graph, nodes.front());
+    std::string what;
+    int64_t rows = 0;
+    for (const Node& node : nodes) {
+        what += fmt::format("{}{}", what.empty() ? "" : " ", without_layer(node));
+        rows += node.weight.rows;
+    }
+    if (stage.kind == Stage::Kind::Products) {
+        const ops::WeightMatrix& w = nodes.front().weight;
+        const bool mixed = std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) { return node.weight.type != w.type; });
+        what += fmt::format(" {} {} x {}", mixed ? "mixed" : name(w.type), rows, w.cols);
+    }
+    return what;
 }
 
 void count_attention(const Node& node, const kv::View& view, Profile::Line& line) {
@@ -36,40 +61,44 @@ void count_attention(const Node& node, const kv::View& view, Profile::Line& line
 }
 
 void count(const Graph& graph, const Node& node, const kv::View& view, Profile::Line& line) {
-    const ops::WeightMatrix& w = node.weight;
     if (node.op == Op::Attend) return count_attention(node, view, line);
     if (node.op != Op::MatMul && node.op != Op::ExpertMatMul) return;
-    const double matrix = static_cast<double>(row_bytes(w.type, w.cols)) * static_cast<double>(w.rows);
     const auto rows = static_cast<double>(graph.values[static_cast<size_t>(node.out[0])].rows);
-    line.operations += 2.0 * rows * static_cast<double>(w.rows) * static_cast<double>(w.cols);
-    line.bytes += node.op == Op::MatMul ? matrix : matrix * std::min(rows, static_cast<double>(node.experts));
+    for (const ops::WeightMatrix& w : {node.weight, node.gate}) {
+        if (w.data == nullptr) continue;
+        const double matrix = static_cast<double>(row_bytes(w.type, w.cols)) * static_cast<double>(w.rows);
+        line.operations += 2.0 * rows * static_cast<double>(w.rows) * static_cast<double>(w.cols);
+        line.bytes += node.op == Op::MatMul ? matrix : matrix * std::min(rows, static_cast<double>(node.experts));
+    }
 }
 
 }  // namespace
 
 void Profile::begin(const Graph& graph) {
     marks_.clear();
-    marks_.reserve(graph.nodes.size() + 1);
+    marks_.reserve(graph.stages.size() + 1);
     mark();
 }
 
-Profile::Line& Profile::line(const Graph& graph, const Node& node) {
-    std::string what = describe(graph, node);
-    const auto found = std::find_if(lines_.begin(), lines_.end(), [&](const Line& l) { return l.op == node.op && l.what == what; });
+Profile::Line& Profile::line(const Graph& graph, const Stage& stage) {
+    std::string what = describe(graph, stage);
+    const Op op = graph.nodes[static_cast<size_t>(stage.first)].op;
+    const auto found = std::find_if(lines_.begin(), lines_.end(), [&](const Line& l) { return l.op == op && l.what == what; });
     if (found != lines_.end()) return *found;
-    lines_.push_back({node.op, std::move(what)});
+    lines_.push_back({op, std::move(what)});
     return lines_.back();
 }
 
 void Profile::end(const Graph& graph, const kv::View& view) {
-    CHECK_EQ(marks_.size(), graph.nodes.size() + 1);
+    CHECK_EQ(marks_.size(), graph.stages.size() + 1);
     ++walks_;
     seconds_ += std::chrono::duration<double>(marks_.back() - marks_.front()).count();
-    for (size_t i = 0; i < graph.nodes.size(); ++i) {
-        Line& l = line(graph, graph.nodes[i]);
+    for (size_t i = 0; i < graph.stages.size(); ++i) {
+        const Stage& stage = graph.stages[i];
+        Line& l = line(graph, stage);
         ++l.calls;
         l.seconds += std::chrono::duration<double>(marks_[i + 1] - marks_[i]).count();
-        count(graph, graph.nodes[i], view, l);
+        for (int32_t n = stage.first; n < stage.last; ++n) count(graph, graph.nodes[static_cast<size_t>(n)], view, l);
     }
 }
 
@@ -89,9 +118,9 @@ std::string Profile::text() const {
     if (walks_ == 0) return "no steps\n";
     const auto steps = static_cast<double>(walks_);
     std::string out = fmt::format("{} steps, {:.3f} ms each\n", walks_, seconds_ / steps * 1e3);
-    out += fmt::format("{:<15}{:<36}{:>7}{:>10}{:>8}{:>8}{:>8}\n", "op", "what", "calls", "ms", "share", "GB/s", "GOP/s");
+    out += fmt::format("{:<15}{:<46}{:>7}{:>10}{:>8}{:>8}{:>8}\n", "op", "what", "calls", "ms", "share", "GB/s", "GOP/s");
     for (const Line& l : lines()) {
-        out += fmt::format("{:<15}{:<36}{:>7.0f}{:>10.4f}{:>7.1f}%", name(l.op), l.what, static_cast<double>(l.calls) / steps,
+        out += fmt::format("{:<15}{:<46}{:>7.0f}{:>10.4f}{:>7.1f}%", name(l.op), l.what, static_cast<double>(l.calls) / steps,
                            l.seconds / steps * 1e3, 100.0 * l.seconds / seconds_);
         if (l.operations > 0.0) out += fmt::format("{:>8.1f}{:>8.0f}", l.bytes / l.seconds / 1e9, l.operations / l.seconds / 1e9);
         out += '\n';

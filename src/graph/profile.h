@@ -1,5 +1,5 @@
 #pragma once
-// Where the time of walks goes: one line for each kind of node, summed over layers and steps.
+// Where the time of walks goes: one line for each kind of stage, summed over layers and steps.
 //
 // Thread rule: used by the thread that walks.
 #include <chrono>
@@ -16,14 +16,14 @@ class Profile {
   public:
     struct Line {
         Op op{};
-        std::string what;  // "ffn_down Q4_0 896 x 4864": the node's label without its layer, and the shape of its weight
+        std::string what;  // "ffn_down Q4_0 896 x 4864": the nodes' labels without their layer, and the shapes of their weights
         int64_t calls = 0;
         double seconds = 0.0;
         double bytes = 0.0;       // of weights and of cache that the calls had to read; each expert counts as often as it is chosen
         double operations = 0.0;  // additions and multiplications of matrix products and attention
     };
 
-    // A walk calls begin, then mark behind each node in order, then end.
+    // A walk calls begin, then mark behind each stage in order, then end.
     void begin(const Graph& graph);
     void mark() { marks_.push_back(Clock::now()); }
     void end(const Graph& graph, const kv::View& view);
@@ -37,9 +37,9 @@ class Profile {
 
   private:
     using Clock = std::chrono::steady_clock;
-    Line& line(const Graph& graph, const Node& node);
+    Line& line(const Graph& graph, const Stage& stage);
 
-    std::vector<Clock::time_point> marks_;  // [nodes + 1]
+    std::vector<Clock::time_point> marks_;  // [stages + 1]
     std::vector<Line> lines_;
     int64_t walks_ = 0;
     double seconds_ = 0.0;

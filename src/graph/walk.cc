@@ -1,46 +1,82 @@
 #include "graph/walk.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <span>
 
 #include "base/check.h"
 
 namespace cellar::graph {
 namespace {
 
+// Below this many elements of a stage a team costs more than it saves; a piece of work has about as many as a near cache holds.
+constexpr int64_t kAlone = 16384;
+constexpr int64_t kPieceElements = 8192;
+
+// Rows that a node works on.
+struct Rows {
+    int64_t first = 0;
+    int64_t count = 0;
+};
+
 class Walker {
   public:
     Walker(const Graph& graph, const ops::Ops& ops, const StepInputs& inputs, const Workspace& workspace, ThreadTeam& team)
         : graph_(graph), ops_(ops), inputs_(inputs), workspace_(workspace), team_(team) {}
 
-    void run(const Node& node);
+    void run(const Stage& stage);
     [[nodiscard]] bool finite(const Node& node) const;
 
   private:
     [[nodiscard]] const Value& value(Ref ref) const { return graph_.values[static_cast<size_t>(ref)]; }
     [[nodiscard]] std::byte* bytes(Ref ref) const { return workspace_.values + value(ref).offset; }
     [[nodiscard]] int32_t* ints(Ref ref) const { return reinterpret_cast<int32_t*>(bytes(ref)); }
-    [[nodiscard]] ops::MatOut mat(Ref ref) const;
+    [[nodiscard]] ops::MatOut mat(Ref ref) const { return mat(ref, {0, value(ref).rows}); }
+    [[nodiscard]] ops::MatOut mat(Ref ref, Rows rows) const;
     [[nodiscard]] const kv::GroupView& group(const Node& node) const { return inputs_.view->groups[static_cast<size_t>(node.place.group)]; }
+    [[nodiscard]] std::span<const Node> nodes(const Stage& stage) const {
+        return std::span(graph_.nodes).subspan(static_cast<size_t>(stage.first), static_cast<size_t>(stage.last - stage.first));
+    }
 
-    void head_norm(const Node& node);
+    void run(const Node& node);
+    void run_rows(std::span<const Node> nodes);
+    void run_on(const Node& node, Rows rows, ThreadTeam& team) const;
+    void head_norm(const Node& node, Rows rows, ThreadTeam& team) const;
+    void scale_rows(const Node& node, Rows rows, ThreadTeam& team) const;
     void attend(const Node& node);
-    void scale_rows(const Node& node);
     void group_by_expert(const Node& node);
-    void expert_matmul(const Node& node);
+    void multiply(std::span<const Node> nodes);
+    void multiply(const Node& node);
+    void multiply_experts(const Node& node);
+    void multiply(const ops::MatmulArgs& args);
+    void flush();
 
     const Graph& graph_;
     const ops::Ops& ops_;
     const StepInputs& inputs_;
     const Workspace& workspace_;
     ThreadTeam& team_;
+    std::array<ops::MatmulArgs, 16> products_;  // that wait to be worked through as one
+    size_t product_count_ = 0;
 };
 
-ops::MatOut Walker::mat(Ref ref) const {
+ops::MatOut Walker::mat(Ref ref, Rows rows) const {
     const Value& v = value(ref);
     const Value* owner = &v;
     while (owner->slice_of != kNone) owner = &value(owner->slice_of);
-    return {reinterpret_cast<float*>(workspace_.values + v.offset), v.rows, v.cols, owner->cols};
+    return {reinterpret_cast<float*>(workspace_.values + v.offset) + rows.first * owner->cols, rows.count, v.cols, owner->cols};
+}
+
+void Walker::run(const Stage& stage) {
+    switch (stage.kind) {
+        case Stage::Kind::Node:
+            return run(graph_.nodes[static_cast<size_t>(stage.first)]);
+        case Stage::Kind::Rows:
+            return run_rows(nodes(stage));
+        case Stage::Kind::Products:
+            return multiply(nodes(stage));
+    }
 }
 
 void Walker::run(const Node& node) {
@@ -51,68 +87,90 @@ void Walker::run(const Node& node) {
             return ops_.embed(node.weight, inputs_.ids, graph_.shape.tokens, mat(out), team_);
         case Op::RopeTable:
             return ops_.rope_table(graph_.ropes[static_cast<size_t>(node.rope)], inputs_.view->rotary.data(), graph_.shape.tokens, mat(out).data);
-        case Op::RmsNorm:
-            return ops_.rms_norm(mat(in), node.vector, node.factor, mat(out), team_);
-        case Op::LayerNorm:
-            return ops_.layer_norm(mat(in), node.vector, node.bias, node.factor, mat(out), team_);
-        case Op::HeadNorm:
-            return head_norm(node);
-        case Op::Prepare:
-            return ops_.prepare_activations(node.form, mat(in), bytes(out), team_);
-        case Op::MatMul: {
-            ops::MatmulArgs args;
-            args.w = node.weight;
-            args.x = bytes(in);
-            args.count = value(in).rows;
-            args.bias = node.bias;
-            args.y = mat(out);
-            return ops_.matmul(args, team_);
-        }
-        case Op::Rope:
-            return ops_.rope(mat(in), node.heads, node.width, graph_.ropes[static_cast<size_t>(node.rope)].dims, node.pairing, mat(node.in[1]).data,
-                             team_);
-        case Op::StoreRows:
-            return ops_.store_rows(mat(in), group(node), node.place.plane, node.row, team_);
         case Op::Attend:
             return attend(node);
-        case Op::Add:
-            return ops_.add(mat(in), mat(node.in[1]), mat(out), team_);
-        case Op::Scale:
-            return ops_.scale(mat(in), node.factor, mat(out), team_);
-        case Op::ScaleRows:
-            return scale_rows(node);
-        case Op::Activate:
-            return ops_.activate(node.activation, mat(in), mat(out), team_);
-        case Op::ActivateMul:
-            return ops_.activate_mul(node.activation, mat(in), mat(node.in[1]), mat(out), team_);
-        case Op::SoftCap:
-            return ops_.soft_cap(mat(in), node.cap, mat(out), team_);
         case Op::GatherOutputs:
             return ops_.gather_rows(mat(in), inputs_.output_rows, graph_.shape.outputs, mat(out), team_);
         case Op::Route:
             return ops_.route(node.route, mat(in), ints(out), mat(node.out[1]).data, team_);
         case Op::GroupByExpert:
             return group_by_expert(node);
-        case Op::ExpertMatMul:
-            return expert_matmul(node);
         case Op::CombineExperts:
             return ops_.combine_experts(mat(in), mat(node.in[1]).data, node.width, mat(out), team_);
+        default:
+            CHECK(false);  // belongs into another kind of stage
     }
 }
 
-void Walker::head_norm(const Node& node) {
-    const ops::MatOut x = mat(node.in[0]);
-    const ops::MatOut y = mat(node.out[0]);
+// --- nodes that work on rows one by one
+
+void Walker::run_rows(std::span<const Node> nodes) {
+    const int64_t rows = value(nodes.front().in[0]).rows;
+    int64_t cols = 0;
+    for (const Node& node : nodes) cols += value(node.in[0]).cols;
+    if (rows < 2 || rows * cols < kAlone || team_.size() == 1) {
+        for (const Node& node : nodes) run_on(node, {0, rows}, team_.alone(0));
+        return;
+    }
+    const int64_t each = std::max<int64_t>(1, kPieceElements / cols);
+    team_.run((rows + each - 1) / each, [&](int64_t piece, int member) {
+        const Rows part{piece * each, std::min(each, rows - piece * each)};
+        for (const Node& node : nodes) run_on(node, part, team_.alone(member));
+    });
+}
+
+void Walker::run_on(const Node& node, Rows rows, ThreadTeam& team) const {
+    const Ref in = node.in[0];
+    const Ref out = node.out[0];
+    const auto x = [&] { return mat(in, rows); };
+    const auto y = [&] { return mat(out, rows); };
+    switch (node.op) {
+        case Op::RmsNorm:
+            return ops_.rms_norm(x(), node.vector, node.factor, y(), team);
+        case Op::LayerNorm:
+            return ops_.layer_norm(x(), node.vector, node.bias, node.factor, y(), team);
+        case Op::HeadNorm:
+            return head_norm(node, rows, team);
+        case Op::Prepare: {
+            const size_t row_bytes = ops_.activation_row_bytes(node.form, value(in).cols);
+            return ops_.prepare_activations(node.form, x(), bytes(out) + row_bytes * static_cast<size_t>(rows.first), team);
+        }
+        case Op::Rope:
+            return ops_.rope(x(), node.heads, node.width, graph_.ropes[static_cast<size_t>(node.rope)].dims, node.pairing, mat(node.in[1], rows).data,
+                             team);
+        case Op::StoreRows:
+            return ops_.store_rows(x(), group(node).rows[static_cast<size_t>(node.row)], node.place.plane,
+                                   group(node).write_cells.data() + rows.first, team);
+        case Op::Add:
+            return ops_.add(x(), mat(node.in[1], rows), y(), team);
+        case Op::Scale:
+            return ops_.scale(x(), node.factor, y(), team);
+        case Op::ScaleRows:
+            return scale_rows(node, rows, team);
+        case Op::Activate:
+            return ops_.activate(node.activation, x(), y(), team);
+        case Op::ActivateMul:
+            return ops_.activate_mul(node.activation, x(), mat(node.in[1], rows), y(), team);
+        case Op::SoftCap:
+            return ops_.soft_cap(x(), node.cap, y(), team);
+        default:
+            CHECK(false);  // looks at other rows too
+    }
+}
+
+void Walker::head_norm(const Node& node, Rows rows, ThreadTeam& team) const {
+    const ops::MatOut x = mat(node.in[0], rows);
+    const ops::MatOut y = mat(node.out[0], rows);
     const auto norm = [&](ops::Mat from, const float* weight, ops::MatOut to) {
         if (node.rms) {
-            ops_.rms_norm(from, weight, node.factor, to, team_);
+            ops_.rms_norm(from, weight, node.factor, to, team);
         } else {
-            ops_.layer_norm(from, weight, node.bias, node.factor, to, team_);
+            ops_.layer_norm(from, weight, node.bias, node.factor, to, team);
         }
     };
     if (x.stride == x.cols && !node.vector_per_head) {
-        const int64_t rows = x.rows * node.heads;
-        return norm({x.data, rows, node.width, node.width}, node.vector, {y.data, rows, node.width, node.width});
+        const int64_t heads = x.rows * node.heads;
+        return norm({x.data, heads, node.width, node.width}, node.vector, {y.data, heads, node.width, node.width});
     }
     for (int h = 0; h < node.heads; ++h) {
         const int64_t first = static_cast<int64_t>(h) * node.width;
@@ -120,6 +178,19 @@ void Walker::head_norm(const Node& node) {
              {y.data + first, y.rows, node.width, y.stride});
     }
 }
+
+void Walker::scale_rows(const Node& node, Rows rows, ThreadTeam& team) const {
+    const ops::MatOut x = mat(node.in[0], rows);
+    const ops::MatOut y = mat(node.out[0], rows);
+    const Temperature& t = node.temperature;
+    for (int64_t i = 0; i < x.rows; ++i) {
+        const auto pos = static_cast<float>(inputs_.view->rotary[static_cast<size_t>(rows.first + i)]);
+        const float factor = std::log(std::floor((pos + t.offset) / t.floor) + 1.0F) * t.scale + 1.0F;
+        ops_.scale({x.row(i), 1, x.cols, x.stride}, factor, {y.row(i), 1, y.cols, y.stride}, team);
+    }
+}
+
+// --- attention
 
 void Walker::attend(const Node& node) {
     ops::AttendArgs args;
@@ -137,16 +208,7 @@ void Walker::attend(const Node& node) {
     ops_.attend(args, team_);
 }
 
-void Walker::scale_rows(const Node& node) {
-    const ops::MatOut x = mat(node.in[0]);
-    const ops::MatOut y = mat(node.out[0]);
-    const Temperature& t = node.temperature;
-    for (int64_t i = 0; i < x.rows; ++i) {
-        const auto pos = static_cast<float>(inputs_.view->rotary[static_cast<size_t>(i)]);
-        const float factor = std::log(std::floor((pos + t.offset) / t.floor) + 1.0F) * t.scale + 1.0F;
-        ops_.scale({x.row(i), 1, x.cols, x.stride}, factor, {y.row(i), 1, y.cols, y.stride}, team_);
-    }
-}
+// --- products, of experts too
 
 void Walker::group_by_expert(const Node& node) {
     const Value& ids = value(node.in[0]);
@@ -168,25 +230,59 @@ void Walker::group_by_expert(const Node& node) {
     first[0] = 0;
 }
 
-void Walker::expert_matmul(const Node& node) {
+void Walker::multiply(std::span<const Node> nodes) {
+    for (const Node& node : nodes) node.op == Op::MatMul ? multiply(node) : multiply_experts(node);
+    flush();
+}
+
+void Walker::multiply(const Node& node) {
+    ops::MatmulArgs args;
+    args.w = node.weight;
+    args.bias = node.bias;
+    args.gate = node.gate;
+    args.gate_bias = node.gate_bias;
+    args.activation = node.activation;
+    args.x = bytes(node.in[0]);
+    args.count = value(node.in[0]).rows;
+    args.y = mat(node.out[0]);
+    multiply(args);
+}
+
+void Walker::multiply_experts(const Node& node) {
     const int64_t slots = value(node.out[0]).rows;
     const int32_t* first = ints(node.in[1]);
     const int32_t* slot = first + node.experts + 1;
     const int32_t* token = slot + slots;
-    const ops::WeightMatrix& w = node.weight;
-    const size_t expert_bytes = w.packed ? ops_.packed_bytes(w.type, w.rows, w.cols) : row_bytes(w.type, w.cols) * static_cast<size_t>(w.rows);
+    const auto bytes_of = [&](const ops::WeightMatrix& w) {
+        return w.packed ? ops_.packed_bytes(w.type, w.rows, w.cols) : row_bytes(w.type, w.cols) * static_cast<size_t>(w.rows);
+    };
+    const size_t weight_bytes = bytes_of(node.weight);
+    const size_t gate_bytes = node.gate.data == nullptr ? 0 : bytes_of(node.gate);
     ops::MatmulArgs args;
     args.w = node.weight;
+    args.gate = node.gate;
+    args.activation = node.activation;
     args.x = bytes(node.in[0]);
     args.y = mat(node.out[0]);
     for (int64_t e = 0; e < node.experts; ++e) {
         args.count = first[e + 1] - first[e];
         if (args.count == 0) continue;
-        args.w.data = node.weight.data + static_cast<size_t>(e) * expert_bytes;
+        args.w.data = node.weight.data + static_cast<size_t>(e) * weight_bytes;
+        if (gate_bytes > 0) args.gate.data = node.gate.data + static_cast<size_t>(e) * gate_bytes;
         args.x_rows = (node.by_slot ? slot : token) + first[e];
         args.y_rows = slot + first[e];
-        ops_.matmul(args, team_);
+        multiply(args);
     }
+}
+
+void Walker::multiply(const ops::MatmulArgs& args) {
+    if (product_count_ == products_.size()) flush();
+    products_[product_count_++] = args;
+}
+
+void Walker::flush() {
+    ops_.matmul({products_.data(), product_count_}, team_);
+    product_count_ = 0;
 }
 
 bool Walker::finite(const Node& node) const {
@@ -214,10 +310,13 @@ const Node* walk(const Graph& graph, const ops::Ops& ops, const StepInputs& inpu
     CHECK_EQ(inputs.view->tokens, graph.shape.tokens);
     Walker walker(graph, ops, inputs, workspace, team);
     if (profile != nullptr) profile->begin(graph);
-    for (const Node& node : graph.nodes) {
-        walker.run(node);
+    for (const Stage& stage : graph.stages) {
+        walker.run(stage);
         if (profile != nullptr) profile->mark();
-        if (check_finite && !walker.finite(node)) return &node;
+        if (!check_finite) continue;
+        for (int32_t i = stage.first; i < stage.last; ++i) {
+            if (const Node& node = graph.nodes[static_cast<size_t>(i)]; !walker.finite(node)) return &node;
+        }
     }
     if (profile != nullptr) profile->end(graph, *inputs.view);
     return nullptr;

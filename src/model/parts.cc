@@ -35,6 +35,8 @@ Projected project(Builder& b, const Attention& part, const kv::LayerPlace& place
         const Ref all = b.linear(x, part.qkv, "attn_qkv");
         p = {b.slice(all, 0, q_cols), b.slice(all, q_cols, k_cols), b.slice(all, q_cols + k_cols, v_cols)};
     } else {
+        b.prepare_for(
+            x, want_q ? std::initializer_list<const Linear*>{&part.q, &part.k, &part.v} : std::initializer_list<const Linear*>{&part.k, &part.v});
         if (want_q) p.q = b.linear(x, part.q, "attn_q");
         p.k = b.linear(x, part.k, "attn_k");
         p.v = b.linear(x, part.v, "attn_v");
@@ -70,6 +72,8 @@ Ref build_feed_forward(Builder& b, const FeedForward& part, Ref x, std::string_v
         const Ref both = b.linear(x, part.gate_up, named("up"));
         const int64_t half = part.gate_up.w.rows / 2;
         hidden = b.activate_mul(b.slice(both, 0, half), b.slice(both, half, half), part.activation, named("act"));
+    } else if (part.gate.present() && graph::joins(part.gate.w, part.up.w)) {
+        hidden = b.gated_linear(x, part.gate, part.up, part.activation, named("gate_up"));
     } else if (part.gate.present()) {
         const Ref gate = b.linear(x, part.gate, named("gate"));
         const Ref up = b.linear(x, part.up, named("up"));
@@ -90,6 +94,8 @@ Ref build_experts(Builder& b, const Experts& part, Ref x) {
         const Ref both = b.expert_linear(x, groups, part.gate_up, slots, false, "ffn_gate_up_exps");
         const int64_t half = part.gate_up.w.rows / 2;
         hidden = b.activate_mul(b.slice(both, 0, half), b.slice(both, half, half), part.activation, "ffn_act_exps");
+    } else if (graph::joins(part.gate.w, part.up.w)) {
+        hidden = b.gated_expert_linear(x, groups, part.gate, part.up, slots, part.activation, "ffn_gate_up_exps");
     } else {
         const Ref gate = b.expert_linear(x, groups, part.gate, slots, false, "ffn_gate_exps");
         const Ref up = b.expert_linear(x, groups, part.up, slots, false, "ffn_up_exps");

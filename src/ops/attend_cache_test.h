@@ -145,7 +145,8 @@ class AttendCache {
             make_row(static_cast<uint64_t>(tokens[t].first), static_cast<uint64_t>(tokens[t].second), static_cast<uint64_t>(row), cols, 0,
                      rows.data() + t * static_cast<size_t>(cols));
         }
-        ops.store_rows({rows.data(), static_cast<int64_t>(tokens.size()), cols, cols}, group, kPlane, row, team);
+        ops.store_rows({rows.data(), static_cast<int64_t>(tokens.size()), cols, cols}, group.rows[static_cast<size_t>(row)], kPlane,
+                       group.write_cells.data(), team);
     }
 
     std::vector<float> attend(const Ops& ops, const kv::GroupView& group, const std::vector<std::pair<int, int>>& tokens, ThreadTeam& team) {

@@ -12,6 +12,7 @@
 #include "ops/activation_form.h"
 #include "ops/cpu/matmul.h"
 #include "ops/matmul_test_support.h"
+#include "ops/ops.h"
 #include "ops/reference_matmul.h"
 #include "tensor/row_codec.h"
 
@@ -89,6 +90,90 @@ TEST_P(MatmulOf, does_not_depend_on_company_threads_or_places) {
             cpu_impl::matmul(part, two);
             for (int64_t i = 0; i < 3; ++i) ASSERT_TRUE(same_bits(part.y.row(i), alone.data() + i * rows + first, rows - first)) << first;
         }
+    });
+}
+
+// Several products as one, gates among them, in both layouts: what each gives by itself.
+TEST_P(MatmulOf, products_worked_through_as_one_are_those_of_each_alone) {
+    ThreadTeam one(1);
+    ThreadTeam two(2);
+    const int64_t cols = widths(GetParam()).back();
+    constexpr int64_t kTokens = 103;
+    std::vector<Product> parts;
+    for (int i = 0; i < 20; ++i) parts.emplace_back(GetParam(), i % 3 == 0 ? 150 : 17 + i, cols, kTokens, static_cast<uint32_t>(50 + i));
+    std::vector<int32_t> from(kTokens);
+    std::vector<int32_t> to(kTokens);
+    std::iota(to.begin(), to.end(), 0);
+    std::reverse(to.begin(), to.end());
+    for (int32_t i = 0; i < kTokens; ++i) from[static_cast<size_t>(i)] = (i * 7 + 3) % static_cast<int32_t>(kTokens);
+    for_each_target([&](std::string_view target) {
+        SCOPED_TRACE(target);
+        for (const bool packed : {false, true}) {
+            std::vector<PackedWeights> weights;
+            for (const Product& p : parts) weights.emplace_back(p.matrix(), packed);
+            for (const int64_t count : {1, 2, 71}) {
+                std::vector<std::vector<float>> expected(parts.size());
+                std::vector<std::vector<float>> actual(parts.size());
+                std::vector<MatmulArgs> joined;
+                for (size_t i = 0; i < parts.size(); ++i) {
+                    const auto args_of = [&](std::vector<float>& y, size_t w) {
+                        MatmulArgs a = parts[i].args(y, count);
+                        y.assign(static_cast<size_t>(kTokens * parts[i].rows), -7.0F);
+                        a.y = {y.data(), kTokens, parts[i].rows, parts[i].rows};
+                        a.w = weights[w].matrix;
+                        if (i % 2 == 0) a.bias = parts[w].bias.data();
+                        if (i % 5 == 0) a.x_rows = from.data();
+                        if (i % 5 == 0) a.y_rows = to.data();
+                        return a;
+                    };
+                    // A gate is the matrix of another part of as many rows.
+                    const size_t gate = i >= 3 && i % 3 == 0 ? i - 3 : i;
+                    const MatmulArgs alone = args_of(expected[i], i);
+                    cpu_impl::matmul(alone, one);
+                    MatmulArgs a = args_of(actual[i], i);
+                    if (gate != i) {
+                        a.activation = i % 2 == 0 ? Activation::Silu : Activation::Gelu;
+                        a.gate = weights[gate].matrix;
+                        if (i % 2 == 0) a.gate_bias = parts[gate].bias.data();
+                        std::vector<float> gates;
+                        cpu_impl::matmul(args_of(gates, gate), one);
+                        for (int64_t t = 0; t < count; ++t) {
+                            const int64_t row = a.y_rows != nullptr ? to[static_cast<size_t>(t)] : t;
+                            const MatOut up{expected[i].data() + row * a.w.rows, 1, a.w.rows, a.w.rows};
+                            cpu().activate_mul(a.activation, {gates.data() + row * a.w.rows, 1, a.w.rows, a.w.rows}, up, up, one);
+                        }
+                    }
+                    joined.push_back(a);
+                }
+                cpu_impl::matmul(joined, two);
+                for (size_t i = 0; i < parts.size(); ++i) {
+                    ASSERT_TRUE(same_bits(actual[i].data(), expected[i].data(), kTokens * parts[i].rows))
+                        << i << (packed ? " packed " : " ") << count;
+                }
+            }
+        }
+    });
+}
+
+TEST_P(MatmulOf, gates_are_near_the_reference) {
+    ThreadTeam team(2);
+    const Product p(GetParam(), 83, widths(GetParam()).back(), 5, 31);
+    const Product gate(GetParam(), 83, widths(GetParam()).back(), 5, 47);
+    for_each_target([&](std::string_view target) {
+        SCOPED_TRACE(target);
+        std::vector<float> expected;
+        std::vector<float> actual;
+        const auto with_gate = [&](std::vector<float>& y) {
+            MatmulArgs a = p.args(y, 5);
+            a.bias = p.bias.data();
+            a.gate = gate.matrix();
+            a.gate_bias = gate.bias.data();
+            a.activation = Activation::Gelu;
+            return a;
+        };
+        reference_impl::matmul(with_gate(expected), team);
+        cpu_impl::matmul(with_gate(actual), team);
+        EXPECT_LE(error_ratio(actual, expected), 1e-9);
     });
 }
 

@@ -2,13 +2,17 @@
 // What the tests of matrix products share.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <string_view>
 #include <vector>
 
+#include "base/thread_team.h"
 #include "ops/activation_form.h"
 #include "ops/cpu/each_target.h"
+#include "ops/cpu/packed.h"
 #include "tensor/row_codec.h"
 
 namespace cellar::ops {
@@ -59,6 +63,23 @@ struct Product {
     std::vector<std::byte> prepared;
     std::vector<float> x;
     std::vector<float> bias;
+};
+
+// A matrix as it is or packed for the current target.
+struct PackedWeights {
+    PackedWeights(const WeightMatrix& w, bool pack) : matrix(w) {
+        if (!pack) return;
+        ThreadTeam team(1);
+        data.reset(static_cast<std::byte*>(std::aligned_alloc(64, cpu_impl::packed_bytes(w.type, w.rows, w.cols))));
+        cpu_impl::pack_rows(w, 0, w.rows, data.get(), team);
+        matrix.data = data.get();
+        matrix.packed = true;
+    }
+    struct Free {
+        void operator()(std::byte* p) const { std::free(p); }
+    };
+    std::unique_ptr<std::byte, Free> data;
+    WeightMatrix matrix;
 };
 
 inline bool same_bits(const float* a, const float* b, int64_t n) {

@@ -11,6 +11,7 @@
 // buffer only where they are exactly equal (in place).
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "base/thread_team.h"
@@ -35,8 +36,9 @@ struct Ops {
     // Packs rows [first, last) of w, which is in file layout, into the packed matrix that starts at `packed`. Nothing outside these
     // rows is read. Products have the same bits as in file layout. Requires: last is a multiple of packed_lanes, or w.rows.
     void (*pack_rows)(const WeightMatrix& w, int64_t first, int64_t last, std::byte* packed, ThreadTeam& team);
-    // y[y_row(i)] = w * x[x_row(i)] (+ bias), for i in [0, count).
-    void (*matmul)(const MatmulArgs& args, ThreadTeam& team);
+    // For each product y[y_row(i)] = w * x[x_row(i)] (+ bias), for i in [0, count); through a gate where there is one. They are worked
+    // through as one: no member waits between two of them. Requires: none reads or writes what another one writes.
+    void (*matmul)(std::span<const MatmulArgs> products, ThreadTeam& team);
 
     // --- normalisation, each row of `width` on its own; y may be x
     void (*rms_norm)(Mat x, const float* weight /* [cols] or null */, float eps, MatOut y, ThreadTeam& team);
@@ -68,8 +70,8 @@ struct Ops {
     void (*combine_experts)(Mat x, const float* weights, int used, MatOut y, ThreadTeam& team);
 
     // --- the cache
-    // Encodes x [tokens, heads * width] into row `row` of plane `plane` at the view's write cells.
-    void (*store_rows)(Mat x, const kv::GroupView& group, int plane, int row, ThreadTeam& team);
+    // Encodes row i of x [n, heads * width] into cells[i] of a plane of the table.
+    void (*store_rows)(Mat x, const kv::RowTable& table, int plane, const int32_t* cells, ThreadTeam& team);
     // Turned rows into other cells (bake.h). Not part of a step: may allocate.
     void (*bake_rows)(const BakeArgs& args, ThreadTeam& team);
     // Bytes that attend needs as scratch for up to `tokens` queries that see up to `context` positions; `width` is the wider of a K and

@@ -1,10 +1,12 @@
 #include "ops/reference_matmul.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/check.h"
 #include "base/thread_team.h"
 #include "ops/activation_form.h"
+#include "ops/reference_rows.h"
 #include "tensor/row_codec.h"
 
 namespace cellar::ops::reference_impl {
@@ -18,7 +20,9 @@ void prepare_activations(ActivationForm form, Mat x, std::byte* out, ThreadTeam&
     team.run(x.rows, [&](int64_t i, int) { encode_activations(form, x.row(i), x.cols, out + static_cast<size_t>(i) * bytes); });
 }
 
-void matmul(const MatmulArgs& args, ThreadTeam& team) {
+namespace {
+
+void multiply(const MatmulArgs& args, ThreadTeam& team) {
     const WeightMatrix& w = args.w;
     CHECK_EQ(args.y.cols, w.rows);
     const ActivationForm form = w.form();
@@ -39,6 +43,32 @@ void matmul(const MatmulArgs& args, ThreadTeam& team) {
             args.y.row(args.y_rows != nullptr ? args.y_rows[i] : i)[r] = static_cast<float>(sum);
         }
     });
+}
+
+void multiply_gated(const MatmulArgs& args, ThreadTeam& team) {
+    CHECK(args.gate.rows == args.w.rows && args.gate.cols == args.w.cols && args.gate.form() == args.w.form());
+    std::vector<float> product(static_cast<size_t>(args.count * args.w.rows));
+    std::vector<float> gate(product.size());
+    const auto compute = [&](const WeightMatrix& w, const float* bias, std::vector<float>& out) {
+        MatmulArgs one = args;
+        one.w = w;
+        one.bias = bias;
+        one.y_rows = nullptr;
+        one.y = {out.data(), args.count, w.rows, w.rows};
+        multiply(one, team);
+    };
+    compute(args.w, args.bias, product);
+    compute(args.gate, args.gate_bias, gate);
+    const Mat g{gate.data(), args.count, args.w.rows, args.w.rows};
+    activate_mul(args.activation, g, {product.data(), args.count, args.w.rows, args.w.rows}, {gate.data(), args.count, args.w.rows, args.w.rows},
+                 team);
+    for (int64_t i = 0; i < args.count; ++i) std::copy_n(g.row(i), g.cols, args.y.row(args.y_rows != nullptr ? args.y_rows[i] : i));
+}
+
+}  // namespace
+
+void matmul(std::span<const MatmulArgs> products, ThreadTeam& team) {
+    for (const MatmulArgs& args : products) args.gated() ? multiply_gated(args, team) : multiply(args, team);
 }
 
 void embed(const WeightMatrix& table, const int32_t* ids, int64_t count, MatOut y, ThreadTeam& team) {

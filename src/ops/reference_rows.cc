@@ -151,13 +151,12 @@ void combine_experts(Mat x, const float* weights, int used, MatOut y, ThreadTeam
     });
 }
 
-void store_rows(Mat x, const kv::GroupView& group, int plane, int row, ThreadTeam& /*team*/) {
-    const kv::RowTable& table = group.rows[static_cast<size_t>(row)];
+void store_rows(Mat x, const kv::RowTable& table, int plane, const int32_t* cells, ThreadTeam& /*team*/) {
     CHECK_EQ(x.cols, static_cast<int64_t>(table.heads) * table.width);
     for (int64_t t = 0; t < x.rows; ++t) {
-        const int32_t cell = group.write_cells[static_cast<size_t>(t)];
         for (int h = 0; h < table.heads; ++h) {
-            encode_head_row(table.format, x.row(t) + static_cast<int64_t>(h) * table.width, table.width, table.at(plane, h, cell), table.row_bytes);
+            encode_head_row(table.format, x.row(t) + static_cast<int64_t>(h) * table.width, table.width, table.at(plane, h, cells[t]),
+                            table.row_bytes);
         }
     }
 }

@@ -12,4 +12,4 @@ void soft_cap(Mat a, float cap, MatOut y, ThreadTeam& team);
 void gather_rows(Mat x, const int32_t* rows, int64_t count, MatOut y, ThreadTeam& team);
 void route(const RouteSpec& spec, Mat logits, int32_t* ids, float* weights, ThreadTeam& team);
 void combine_experts(Mat x, const float* weights, int used, MatOut y, ThreadTeam& team);
-void store_rows(Mat x, const kv::GroupView& group, int plane, int row, ThreadTeam& team);
+void store_rows(Mat x, const kv::RowTable& table, int plane, const int32_t* cells, ThreadTeam& team);

@@ -117,9 +117,8 @@ TEST(StoreRows, EveryTargetWritesTheBytesOfTheSlowCodec) {
             const std::vector<int32_t> write{4, 0, 2, 1};
             const auto store = [&](const Ops& ops) {
                 auto memory = fresh();
-                const std::vector<kv::RowTable> tables{table(memory), table(memory)};
-                const kv::GroupView group{kv::Keep::all(), tables, {}, {}, write};
-                ops.store_rows({x.data(), tokens, static_cast<int64_t>(heads) * width, static_cast<int64_t>(heads) * width}, group, 1, 1, team);
+                ops.store_rows({x.data(), tokens, static_cast<int64_t>(heads) * width, static_cast<int64_t>(heads) * width}, table(memory), 1,
+                               write.data(), team);
                 return memory;
             };
             const auto wanted = store(reference());

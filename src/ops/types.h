@@ -47,6 +47,9 @@ struct WeightMatrix {
     [[nodiscard]] ActivationForm form() const { return exact && type == DType::BF16 ? ActivationForm::F32 : activation_form(type); }
 };
 
+enum class Activation : uint8_t { Silu, Gelu /* tanh form */, GeluErf, Relu, ReluSquared, Sigmoid, Tanh };
+
+// y = w * x + bias, for each of `count` rows of activations; with a gate y = f(gate * x + gate_bias) * (w * x + bias).
 struct MatmulArgs {
     WeightMatrix w;
     const std::byte* x = nullptr;  // activations in w.form(), rows of activation_row_bytes(form, w.cols)
@@ -55,9 +58,11 @@ struct MatmulArgs {
     const int32_t* y_rows = nullptr;  // [count] or null: row i
     const float* bias = nullptr;      // [w.rows] or null
     MatOut y;                         // cols == w.rows
+    WeightMatrix gate;                // no data: no gate. Else rows, cols and form are those of w
+    const float* gate_bias = nullptr;
+    Activation activation = Activation::Silu;  // f
+    [[nodiscard]] bool gated() const { return gate.data != nullptr; }
 };
-
-enum class Activation : uint8_t { Silu, Gelu /* tanh form */, GeluErf, Relu, ReluSquared, Sigmoid, Tanh };
 
 enum class RopePairing : uint8_t {
     Neighbours,  // (2i, 2i + 1)

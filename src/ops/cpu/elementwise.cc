@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "ops/cpu/activate.h"
 #include "ops/cpu/math_inl.h"
 #include "ops/cpu/rows.h"
 #include "ops/cpu/split.h"
@@ -145,6 +146,10 @@ void activate_mul(Activation kind, Mat gate, Mat up, MatOut y, ThreadTeam& team)
     check_same_shape(up, y);
     const auto span = HWY_DYNAMIC_DISPATCH(activate_span);
     for_spans(y.rows, y.cols, team, [&](int64_t r, int64_t c, int64_t n) { span(kind, gate.row(r) + c, up.row(r) + c, y.row(r) + c, n); });
+}
+
+void activate_row(Activation kind, const float* gate, const float* up, float* y, int64_t n) {
+    HWY_DYNAMIC_DISPATCH(activate_span)(kind, gate, up, y, n);
 }
 
 void soft_cap(Mat a, float cap, MatOut y, ThreadTeam& team) {

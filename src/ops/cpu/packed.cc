@@ -118,6 +118,12 @@ size_t packed_bytes(DType type, int64_t rows, int64_t cols) {
     return static_cast<size_t>((rows + lanes - 1) / lanes) * packed_group_bytes(type, static_cast<int>(lanes), cols);
 }
 
+size_t packed_row_at(DType type, int64_t row, int64_t cols) {
+    const int lanes = HWY_DYNAMIC_DISPATCH(lanes)();
+    if (is_plain(type)) return PlainLayout(type, lanes, cols).bundle_at(row);
+    return static_cast<size_t>(row / lanes) * packed_group_bytes(type, lanes, cols);
+}
+
 void pack_rows(const WeightMatrix& w, int64_t first, int64_t last, std::byte* packed, ThreadTeam& team) {
     const int64_t bundle = packed_lanes();
     CHECK_EQ(first % bundle, 0);

@@ -22,8 +22,10 @@ size_t packed_bytes(DType type, int64_t rows, int64_t cols);
 // Requires: first is a multiple of packed_lanes(); so is last, or it is w.rows.
 void pack_rows(const WeightMatrix& w, int64_t first, int64_t last, std::byte* packed, ThreadTeam& team);
 
-// As matmul and embed of ops.h, with packed weights.
-void packed_matmul(const MatmulArgs& args, ThreadTeam& team);
+// Where the weights from `row` on lie in a packed matrix. Requires: row is a multiple of packed_lanes().
+size_t packed_row_at(DType type, int64_t row, int64_t cols);
+
+// As embed of ops.h, with packed weights.
 void packed_embed(const WeightMatrix& table, const int32_t* ids, int64_t count, MatOut y, ThreadTeam& team);
 
 }  // namespace cellar::ops::cpu_impl

@@ -55,7 +55,8 @@ TEST_P(PackedOf, products_have_the_bits_of_the_file_layout) {
                     MatmulArgs args = p.args(actual, count);
                     args.bias = p.bias.data();
                     args.w.data = packed.get();
-                    cpu_impl::packed_matmul(args, team);
+                    args.w.packed = true;
+                    cpu_impl::matmul(args, team);
                     EXPECT_TRUE(same_bits(actual.data(), expected.data(), count * rows)) << rows << " rows, " << cols << " columns, " << count;
                 }
             });
@@ -76,7 +77,8 @@ TEST(Packed, exact_activations_give_the_bits_of_the_file_layout) {
             const Buffer packed = pack(plain.w, team);
             MatmulArgs args = p.args(actual, 33);
             args.w.data = packed.get();
-            cpu_impl::packed_matmul(args, team);
+            args.w.packed = true;
+            cpu_impl::matmul(args, team);
             EXPECT_TRUE(same_bits(actual.data(), expected.data(), 33 * 83)) << cols;
         });
     }

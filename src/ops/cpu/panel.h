@@ -11,8 +11,9 @@
 
 namespace cellar::ops::cpu_impl {
 
-inline constexpr int kChunk = 256;     // columns of a panel
-inline constexpr int kGroupRows = 64;  // rows that a piece of work takes: several panels
+inline constexpr int kChunk = 256;       // columns of a panel
+inline constexpr int kGroupRows = 64;    // rows that a piece of work takes: several panels
+inline constexpr int kGroupTokens = 64;  // rows of activations that it takes
 
 struct PanelFormat {
     int sub = 32;          // columns that share a scale

@@ -14,7 +14,8 @@
 
 namespace cellar::ops::cpu_impl {
 
-inline constexpr int kBundle = 4;  // groups
+inline constexpr int kBundle = 4;        // groups
+inline constexpr int kPlainTokens = 96;  // rows of activations that a piece of work takes
 
 constexpr bool is_plain(DType type) {
     return type == DType::F32 || type == DType::F16 || type == DType::BF16;

@@ -19,9 +19,9 @@
 
 #include <algorithm>
 
-#include "base/thread_team.h"
 #include "ops/activation_form.h"
 #include "ops/cpu/matmul_parts.h"
+#include "ops/cpu/packed.h"
 #include "ops/cpu/plain_packed.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -35,16 +35,14 @@ constexpr int kGroups = 2;
 constexpr int kGroups = kBundle;
 #endif
 constexpr int kTileTokens = 6;
-constexpr int64_t kTokenBlock = 96;  // tokens of a piece of work
-constexpr int64_t kColumns = 128;    // of weights in file layout that are packed at a time
-constexpr int kAhead = 4096;         // bytes between what is read and what is fetched
+constexpr int64_t kColumns = 128;  // of weights in file layout that are packed at a time
+constexpr int kAhead = 4096;       // bytes between what is read and what is fetched
 constexpr int kBundleRows = kBundle * kLanes;
 
-// Sums of a piece of work: a bundle of rows with tokens [token, token + tokens).
+// Sums of a bundle of rows with all tokens of a piece.
 struct Sums {
-    int64_t token;
     int tokens;
-    alignas(64) float at[kTokenBlock][kBundleRows];
+    alignas(64) float at[kPlainTokens][kBundleRows];
 };
 
 // Columns [first, last) of neighbouring groups of a bundle, packed.
@@ -63,7 +61,7 @@ void multiply_tile(const MatmulArgs& args, size_t x_bytes, const Part& part, int
     const std::byte* x[tokens];
 #pragma GCC unroll 8
     for (int t = 0; t < tokens; ++t) {
-        const int64_t token = sums.token + at + t;
+        const int64_t token = at + t;
         x[t] = args.x + static_cast<size_t>(args.x_rows != nullptr ? args.x_rows[token] : token) * x_bytes +
                part.first / Product::columns * Product::x_bytes;
     }
@@ -142,8 +140,7 @@ void write_sums(const MatmulArgs& args, int64_t row, const Sums& sums) {
     const float* bias = args.bias == nullptr ? nullptr : args.bias + row;
     const int64_t count = std::min<int64_t>(kBundleRows, args.w.rows - row);
     for (int t = 0; t < sums.tokens; ++t) {
-        const int64_t token = sums.token + t;
-        float* y = args.y.row(args.y_rows != nullptr ? args.y_rows[token] : token) + row;
+        float* y = args.y.row(args.y_rows != nullptr ? args.y_rows[t] : t) + row;
         for (int64_t i = 0; i < count; ++i) y[i] = bias == nullptr ? sums.at[t][i] : sums.at[t][i] + bias[i];
     }
 }
@@ -169,24 +166,20 @@ void multiply_bundle(const MatmulArgs& args, int64_t row, Sums& sums) {
 }
 
 template <class Product>
-void multiply(const MatmulArgs& args, ThreadTeam& team) {
-    const int64_t blocks = (args.count + kTokenBlock - 1) / kTokenBlock;
-    team.run((args.w.rows + kBundleRows - 1) / kBundleRows * blocks, [&](int64_t i, int) {
-        Sums sums;
-        sums.token = i % blocks * kTokenBlock;
-        sums.tokens = static_cast<int>(std::min(kTokenBlock, args.count - sums.token));
-        multiply_bundle<Product>(args, i / blocks * kBundleRows, sums);
-    });
+void multiply(const MatmulArgs& args) {
+    Sums sums;
+    sums.tokens = static_cast<int>(args.count);
+    for (int64_t row = 0; row < args.w.rows; row += kBundleRows) multiply_bundle<Product>(args, row, sums);
 }
 
-void multiply_any(const MatmulArgs& args, ThreadTeam& team) {
-    if (args.w.type == DType::F32) return multiply<F32Product>(args, team);
-    if (args.w.type == DType::F16) return multiply<F16Product>(args, team);
-    if (args.w.form() == ActivationForm::F32) return multiply<Bf16ExactProduct>(args, team);
+void multiply_any(const MatmulArgs& args) {
+    if (args.w.type == DType::F32) return multiply<F32Product>(args);
+    if (args.w.type == DType::F16) return multiply<F16Product>(args);
+    if (args.w.form() == ActivationForm::F32) return multiply<Bf16ExactProduct>(args);
 #if HWY_TARGET == HWY_AVX3_DL
-    if (has_fast_bf16_products()) return multiply<Bf16Product>(args, team);
+    if (has_fast_bf16_products()) return multiply<Bf16Product>(args);
 #endif
-    return multiply<Bf16WidenedProduct>(args, team);
+    return multiply<Bf16WidenedProduct>(args);
 }
 
 }  // namespace
@@ -198,8 +191,18 @@ namespace cellar::ops::cpu_impl {
 
 HWY_EXPORT(multiply_any);
 
-void plain_matmul(const MatmulArgs& args, ThreadTeam& team) {
-    HWY_DYNAMIC_DISPATCH(multiply_any)(args, team);
+// One row of activations waits for memory, which long streams serve best; each member still gets several pieces.
+PieceShape plain_piece(const WeightMatrix& w, int64_t count, int members) {
+    const int64_t bundle = packed_lanes();
+    if (count > 1) return {bundle, kPlainTokens};
+    constexpr int64_t kBytes = 256 << 10;
+    constexpr int64_t kEach = 4;
+    const int64_t wanted = std::min<int64_t>(kBytes / static_cast<int64_t>(row_bytes(w.type, w.cols)), w.rows / (kEach * members));
+    return {std::max<int64_t>(bundle, wanted / bundle * bundle), 1};
+}
+
+void plain_product(const MatmulArgs& piece) {
+    HWY_DYNAMIC_DISPATCH(multiply_any)(piece);
 }
 
 }  // namespace cellar::ops::cpu_impl

@@ -18,22 +18,10 @@
 #include "base/thread_team.h"
 #include "ops/activation_form.h"
 #include "ops/cpu/matmul_parts.h"
-#include "ops/cpu/packed.h"
-#include "ops/cpu/plain_layout.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace cellar::ops::cpu_impl::HWY_NAMESPACE {
 namespace {
-
-constexpr int kTokenBlock = 64;
-
-// What one piece of work multiplies: rows [row, row + rows) with tokens [token, token + tokens).
-struct Piece {
-    int64_t row;
-    int rows;
-    int64_t token;
-    int tokens;
-};
 
 // Bytes of kChunk columns of a row, at most.
 constexpr int kChunkBytes = 288;
@@ -65,7 +53,7 @@ HWY_INLINE void with_source(const WeightMatrix& w, size_t w_bytes, int64_t row, 
 }
 
 template <DType type, int tokens>
-void fill_tile(const MatmulArgs& args, size_t x_bytes, int64_t token, int64_t column, int columns, ActivationTile<tokens>& tile) {
+void fill_tile(const MatmulArgs& args, size_t x_bytes, int token, int64_t column, int columns, ActivationTile<tokens>& tile) {
     constexpr PanelFormat format = panel_format(type);
     constexpr int scaled = format.per_256 ? 256 : 32;
     constexpr int summed = format.per_256 ? 16 : 32;
@@ -88,55 +76,49 @@ void fill_tile(const MatmulArgs& args, size_t x_bytes, int64_t token, int64_t co
 }
 
 struct Sums {
-    alignas(64) float acc[kPanels][kTokenBlock][kLanes];
+    alignas(64) float acc[kPanels][kGroupTokens][kLanes];
 };
 
-// All panels with `tokens` tokens from args' token `token` on, which is `at` in the sums.
+// All panels with tokens [at, at + tokens).
 template <DType type, int tokens>
-void multiply_tile(const MatmulArgs& args, size_t x_bytes, const Panel* panels, int count, int64_t token, int at, int64_t column, int columns,
-                   Sums& sums) {
+void multiply_tile(const MatmulArgs& args, size_t x_bytes, const Panel* panels, int count, int at, int64_t column, int columns, Sums& sums) {
     ActivationTile<tokens> tile;
-    fill_tile<type, tokens>(args, x_bytes, token, column, columns, tile);
+    fill_tile<type, tokens>(args, x_bytes, at, column, columns, tile);
     for (int p = 0; p < count; ++p) multiply_panel<type, tokens>(panels[p], tile, columns / panel_format(type).sub, sums.acc[p][at]);
 }
 
-void write_sums(const MatmulArgs& args, const Piece& piece, const Sums& sums) {
-    for (int t = 0; t < piece.tokens; ++t) {
-        float* y = args.y.row(args.y_rows != nullptr ? args.y_rows[piece.token + t] : piece.token + t) + piece.row;
-        for (int r = 0; r < piece.rows; ++r) {
+void write_sums(const MatmulArgs& args, const Sums& sums) {
+    for (int64_t t = 0; t < args.count; ++t) {
+        float* y = args.y.row(args.y_rows != nullptr ? args.y_rows[t] : t);
+        for (int64_t r = 0; r < args.w.rows; ++r) {
             const float sum = sums.acc[r / kLanes][t][r % kLanes];
-            y[r] = args.bias != nullptr ? sum + args.bias[piece.row + r] : sum;
+            y[r] = args.bias != nullptr ? sum + args.bias[r] : sum;
         }
     }
 }
 
 // All panels with all tokens.
 template <DType type>
-void multiply_tiles(const MatmulArgs& args, size_t x_bytes, const Panel* panels, int count, const Piece& piece, int64_t column, int columns,
-                    Sums& sums) {
+void multiply_tiles(const MatmulArgs& args, size_t x_bytes, const Panel* panels, int count, int64_t column, int columns, Sums& sums) {
     int at = 0;
-    for (; at + kTokens <= piece.tokens; at += kTokens) {
-        multiply_tile<type, kTokens>(args, x_bytes, panels, count, piece.token + at, at, column, columns, sums);
-    }
-    if (kTokens > 4 && at + 4 <= piece.tokens) {
-        multiply_tile<type, 4>(args, x_bytes, panels, count, piece.token + at, at, column, columns, sums);
-        at += 4;
-    }
-    if (at + 2 <= piece.tokens) {
-        multiply_tile<type, 2>(args, x_bytes, panels, count, piece.token + at, at, column, columns, sums);
-        at += 2;
-    }
-    if (at < piece.tokens) multiply_tile<type, 1>(args, x_bytes, panels, count, piece.token + at, at, column, columns, sums);
+    const auto tile = [&]<int tokens>(std::integral_constant<int, tokens>) {
+        multiply_tile<type, tokens>(args, x_bytes, panels, count, at, column, columns, sums);
+        at += tokens;
+    };
+    while (at + kTokens <= args.count) tile(std::integral_constant<int, kTokens>());
+    if (kTokens > 4 && at + 4 <= args.count) tile(std::integral_constant<int, 4>());
+    if (at + 2 <= args.count) tile(std::integral_constant<int, 2>());
+    if (at < args.count) tile(std::integral_constant<int, 1>());
 }
 
-// Group after group: each is read in one stream.
+// One row of activations: group after group, each read in one stream.
 template <DType type, bool packed>
-void multiply_lines(const MatmulArgs& args, size_t x_bytes, size_t w_bytes, const Piece& piece) {
+void multiply_lines(const MatmulArgs& args, size_t x_bytes, size_t w_bytes) {
     const DF df;
-    const std::byte* x = args.x + static_cast<size_t>(args.x_rows != nullptr ? args.x_rows[piece.token] : piece.token) * x_bytes;
-    float* y = args.y.row(args.y_rows != nullptr ? args.y_rows[piece.token] : piece.token);
-    for (int64_t row = piece.row; row < piece.row + piece.rows; row += kLanes) {
-        const auto count = static_cast<int>(std::min<int64_t>(kLanes, piece.row + piece.rows - row));
+    const std::byte* x = args.x + static_cast<size_t>(args.x_rows != nullptr ? args.x_rows[0] : 0) * x_bytes;
+    float* y = args.y.row(args.y_rows != nullptr ? args.y_rows[0] : 0);
+    for (int64_t row = 0; row < args.w.rows; row += kLanes) {
+        const auto count = static_cast<int>(std::min<int64_t>(kLanes, args.w.rows - row));
         VF sum = hn::Zero(df);
         for (int64_t column = 0; column < args.w.cols; column += kChunk) {
             const int columns = static_cast<int>(std::min<int64_t>(kChunk, args.w.cols - column));
@@ -151,81 +133,55 @@ void multiply_lines(const MatmulArgs& args, size_t x_bytes, size_t w_bytes, cons
 }
 
 template <DType type, bool packed>
-void multiply_piece(const MatmulArgs& args, size_t x_bytes, size_t w_bytes, const Piece& piece) {
-    if (piece.tokens == 1) return multiply_lines<type, packed>(args, x_bytes, w_bytes, piece);
-    const int panel_count = (piece.rows + kLanes - 1) / kLanes;
-    Sums sums;
-    for (int p = 0; p < panel_count; ++p) std::memset(sums.acc[p], 0, sizeof(float) * kLanes * static_cast<size_t>(piece.tokens));
-    for (int64_t column = 0; column < args.w.cols; column += kChunk) {
-        const int columns = static_cast<int>(std::min<int64_t>(kChunk, args.w.cols - column));
-        const auto each_panel = [&](auto body) HWY_ATTR {
-            for (int p = 0; p < panel_count; ++p) {
-                const int count = std::min(kLanes, piece.rows - p * kLanes);
-                with_source<type, packed>(args.w, w_bytes, piece.row + p * kLanes, count, column, columns,
-                                          [&](const auto& source) HWY_ATTR { body(p, source); });
-            }
-        };
-        Panel panels[kPanels];
-        each_panel([&](int p, const auto& source) HWY_ATTR { fill_panel<type>(source, columns, panels[p]); });
-        multiply_tiles<type>(args, x_bytes, panels, panel_count, piece, column, columns, sums);
-    }
-    write_sums(args, piece, sums);
-}
-
-// One row of activations waits for memory, which long streams serve best; each member still gets several pieces.
-int64_t rows_of_piece(const WeightMatrix& w, int64_t count, int members) {
-    if (count > 1) return kGroupRows;
-    constexpr int64_t kBytes = 128 << 10;
-    constexpr int64_t kEach = 4;
-    const int64_t wanted = std::min<int64_t>(kBytes / static_cast<int64_t>(row_bytes(w.type, w.cols)), w.rows / (kEach * members));
-    return std::max<int64_t>(kGroupRows, wanted / kGroupRows * kGroupRows);
-}
-
-template <DType type, bool packed>
-void multiply(const MatmulArgs& args, ThreadTeam& team) {
+void multiply(const MatmulArgs& args) {
     const size_t x_bytes = form_row_bytes(activation_form(type), args.w.cols);
     const size_t w_bytes = packed ? packed_group_bytes(type, kLanes, args.w.cols) : row_bytes(type, args.w.cols);
-    const int64_t each = rows_of_piece(args.w, args.count, team.size());
-    const int64_t groups = (args.w.rows + each - 1) / each;
-    const int64_t blocks = (args.count + kTokenBlock - 1) / kTokenBlock;
-    team.run(groups * blocks, [&](int64_t i, int) {
-        const int64_t row = i / blocks * each;
-        const int64_t token = i % blocks * kTokenBlock;
-        multiply_piece<type, packed>(args, x_bytes, w_bytes,
-                                     {row, static_cast<int>(std::min<int64_t>(each, args.w.rows - row)), token,
-                                      static_cast<int>(std::min<int64_t>(kTokenBlock, args.count - token))});
-    });
+    if (args.count == 1) return multiply_lines<type, packed>(args, x_bytes, w_bytes);
+    const auto panel_count = static_cast<int>((args.w.rows + kLanes - 1) / kLanes);
+    Sums sums;
+    for (int p = 0; p < panel_count; ++p) std::memset(sums.acc[p], 0, sizeof(float) * kLanes * static_cast<size_t>(args.count));
+    for (int64_t column = 0; column < args.w.cols; column += kChunk) {
+        const int columns = static_cast<int>(std::min<int64_t>(kChunk, args.w.cols - column));
+        Panel panels[kPanels];
+        for (int p = 0; p < panel_count; ++p) {
+            const auto count = static_cast<int>(std::min<int64_t>(kLanes, args.w.rows - p * kLanes));
+            with_source<type, packed>(args.w, w_bytes, p * kLanes, count, column, columns,
+                                      [&](const auto& source) HWY_ATTR { fill_panel<type>(source, columns, panels[p]); });
+        }
+        multiply_tiles<type>(args, x_bytes, panels, panel_count, column, columns, sums);
+    }
+    write_sums(args, sums);
 }
 
 template <bool packed>
-void multiply_any(const MatmulArgs& args, ThreadTeam& team) {
+void multiply_any(const MatmulArgs& args) {
     switch (args.w.type) {
         case DType::Q4_0:
-            return multiply<DType::Q4_0, packed>(args, team);
+            return multiply<DType::Q4_0, packed>(args);
         case DType::Q4_1:
-            return multiply<DType::Q4_1, packed>(args, team);
+            return multiply<DType::Q4_1, packed>(args);
         case DType::Q5_0:
-            return multiply<DType::Q5_0, packed>(args, team);
+            return multiply<DType::Q5_0, packed>(args);
         case DType::Q5_1:
-            return multiply<DType::Q5_1, packed>(args, team);
+            return multiply<DType::Q5_1, packed>(args);
         case DType::Q8_0:
-            return multiply<DType::Q8_0, packed>(args, team);
+            return multiply<DType::Q8_0, packed>(args);
         case DType::Q2_K:
-            return multiply<DType::Q2_K, packed>(args, team);
+            return multiply<DType::Q2_K, packed>(args);
         case DType::Q3_K:
-            return multiply<DType::Q3_K, packed>(args, team);
+            return multiply<DType::Q3_K, packed>(args);
         case DType::Q4_K:
-            return multiply<DType::Q4_K, packed>(args, team);
+            return multiply<DType::Q4_K, packed>(args);
         case DType::Q5_K:
-            return multiply<DType::Q5_K, packed>(args, team);
+            return multiply<DType::Q5_K, packed>(args);
         case DType::Q6_K:
-            return multiply<DType::Q6_K, packed>(args, team);
+            return multiply<DType::Q6_K, packed>(args);
         case DType::IQ4_NL:
-            return multiply<DType::IQ4_NL, packed>(args, team);
+            return multiply<DType::IQ4_NL, packed>(args);
         case DType::IQ4_XS:
-            return multiply<DType::IQ4_XS, packed>(args, team);
+            return multiply<DType::IQ4_XS, packed>(args);
         case DType::MXFP4:
-            return multiply<DType::MXFP4, packed>(args, team);
+            return multiply<DType::MXFP4, packed>(args);
         case DType::F32:
         case DType::F16:
         case DType::BF16:
@@ -233,11 +189,11 @@ void multiply_any(const MatmulArgs& args, ThreadTeam& team) {
     }
 }
 
-void multiply_rows(const MatmulArgs& args, ThreadTeam& team) {
-    multiply_any<false>(args, team);
+void multiply_rows(const MatmulArgs& args) {
+    multiply_any<false>(args);
 }
-void multiply_packed(const MatmulArgs& args, ThreadTeam& team) {
-    multiply_any<true>(args, team);
+void multiply_packed(const MatmulArgs& args) {
+    multiply_any<true>(args);
 }
 
 }  // namespace
@@ -250,19 +206,17 @@ namespace cellar::ops::cpu_impl {
 HWY_EXPORT(multiply_rows);
 HWY_EXPORT(multiply_packed);
 
-void quantized_matmul(const MatmulArgs& args, ThreadTeam& team) {
-    HWY_DYNAMIC_DISPATCH(multiply_rows)(args, team);
+// One row of activations waits for memory, which long streams serve best; each member still gets several pieces.
+PieceShape quantized_piece(const WeightMatrix& w, int64_t count, int members) {
+    if (count > 1) return {kGroupRows, kGroupTokens};
+    constexpr int64_t kBytes = 256 << 10;
+    constexpr int64_t kEach = 4;
+    const int64_t wanted = std::min<int64_t>(kBytes / static_cast<int64_t>(row_bytes(w.type, w.cols)), w.rows / (kEach * members));
+    return {std::max<int64_t>(kGroupRows, wanted / kGroupRows * kGroupRows), 1};
 }
 
-void packed_matmul(const MatmulArgs& args, ThreadTeam& team) {
-    CHECK_EQ(args.y.cols, args.w.rows);
-    if (args.count == 0 || args.w.rows == 0) return;
-    if (is_plain(args.w.type)) {
-        MatmulArgs packed = args;
-        packed.w.packed = true;
-        return plain_matmul(packed, team);
-    }
-    HWY_DYNAMIC_DISPATCH(multiply_packed)(args, team);
+void quantized_product(const MatmulArgs& piece) {
+    piece.w.packed ? HWY_DYNAMIC_DISPATCH(multiply_packed)(piece) : HWY_DYNAMIC_DISPATCH(multiply_rows)(piece);
 }
 
 }  // namespace cellar::ops::cpu_impl

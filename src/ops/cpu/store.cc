@@ -18,14 +18,12 @@ HWY_EXPORT(encode_row);
 
 namespace cellar::ops::cpu_impl {
 
-void store_rows(Mat x, const kv::GroupView& group, int plane, int row, ThreadTeam& team) {
-    const kv::RowTable& table = group.rows[static_cast<size_t>(row)];
+void store_rows(Mat x, const kv::RowTable& table, int plane, const int32_t* cells, ThreadTeam& team) {
     CHECK_EQ(x.cols, static_cast<int64_t>(table.heads) * table.width);
     const auto encode = HWY_DYNAMIC_DISPATCH(encode_row);
     for_rows(x.rows, x.cols, team, [&](int64_t t) {
-        const int32_t cell = group.write_cells[static_cast<size_t>(t)];
         for (int h = 0; h < table.heads; ++h) {
-            encode(table.format, x.row(t) + static_cast<int64_t>(h) * table.width, table.width, table.at(plane, h, cell), table.row_bytes);
+            encode(table.format, x.row(t) + static_cast<int64_t>(h) * table.width, table.width, table.at(plane, h, cells[t]), table.row_bytes);
         }
     });
 }

@@ -16,7 +16,7 @@ const Ops& cpu() {
         .packed_bytes = impl::packed_bytes,
         .packed_lanes = []() -> int64_t { return impl::packed_lanes(); },
         .pack_rows = impl::pack_rows,
-        .matmul = [](const MatmulArgs& args, ThreadTeam& team) { args.w.packed ? impl::packed_matmul(args, team) : impl::matmul(args, team); },
+        .matmul = impl::matmul,
         .rms_norm = impl::rms_norm,
         .layer_norm = impl::layer_norm,
         .rope_table = impl::rope_table,
