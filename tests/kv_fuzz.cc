@@ -74,7 +74,21 @@ void report(const char* kind, const Tally& tally) {
     std::printf("%-10s %9lld operations in %lld cases, %.0f a second, %lld tokens", kind, static_cast<long long>(tally.counts.operations),
                 static_cast<long long>(tally.cases), static_cast<double>(tally.counts.operations) / tally.seconds,
                 static_cast<long long>(tally.counts.tokens));
-    if (tally.counts.compared > 0) std::printf(", %lld logits compared", static_cast<long long>(tally.counts.compared));
+    std::printf("\n");
+    if (tally.counts.compared == 0) return;
+    const tiny::RecomputeCounts& met = tally.counts.met;
+    for (const auto& [what, count] : std::initializer_list<std::pair<const char*, int64_t>>{{"logits compared", tally.counts.compared},
+                                                                                            {"full", met.full},
+                                                                                            {"cancelled", met.cancelled},
+                                                                                            {"hits", met.hits},
+                                                                                            {"tokens reused", met.reused},
+                                                                                            {"bakes", met.bakes},
+                                                                                            {"bakes cancelled", met.cancelled_bakes},
+                                                                                            {"compactions that moved", met.compacted},
+                                                                                            {"shifts", met.shifts},
+                                                                                            {"evictions", met.evicted},
+                                                                                            {"sequences loaded", met.loaded}})
+        std::printf("%s%lld %s", what[0] == 'l' ? "           " : ", ", static_cast<long long>(count), what);
     std::printf("\n");
 }
 

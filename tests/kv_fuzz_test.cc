@@ -10,9 +10,9 @@ namespace cellar::tiny {
 namespace {
 
 #ifdef CELLAR_REDUCED_TESTS
-constexpr uint64_t kSeeds = 2;
-#else
 constexpr uint64_t kSeeds = 12;
+#else
+constexpr uint64_t kSeeds = 24;
 #endif
 
 TEST(KvFuzz, WhatWasFoundStaysMended) {
@@ -32,6 +32,17 @@ TEST(KvFuzz, WarmEqualsColdInEveryFormat) {
     KvCounts counts;
     for (uint64_t seed = 1; seed <= kSeeds; ++seed) EXPECT_EQ(run_case(random_case(seed, true), &counts), "") << "seed " << seed;
     EXPECT_GT(counts.compared, static_cast<int64_t>(10 * kSeeds));
+    // A run that never meets these shows nothing.
+    for (const auto& [name, count] : std::initializer_list<std::pair<const char*, int64_t>>{{"full", counts.met.full},
+                                                                                            {"cancelled", counts.met.cancelled},
+                                                                                            {"reused", counts.met.reused},
+                                                                                            {"bakes", counts.met.bakes},
+                                                                                            {"cancelled bakes", counts.met.cancelled_bakes},
+                                                                                            {"compacted", counts.met.compacted},
+                                                                                            {"shifts", counts.met.shifts},
+                                                                                            {"evicted", counts.met.evicted},
+                                                                                            {"loaded", counts.met.loaded}})
+        EXPECT_GT(count, 0) << name;
 }
 
 TEST(KvFuzz, ACaseIsReadAsItWasWritten) {
@@ -41,7 +52,8 @@ TEST(KvFuzz, ACaseIsReadAsItWasWritten) {
         ASSERT_TRUE(parse_case("# found one day\n" + text(one), again));
         EXPECT_EQ(text(again), text(one));
     }
-    for (const char* wrong : {"", "rows\n", "rows 1 32 450\n", "recompute llama q7\n", "columns 1\n", "rows 0 32 450 0\nfork 1\n"}) {
+    for (const char* wrong :
+         {"", "rows\n", "rows 1 32 450\n", "recompute llama q8_0\n", "recompute llama q7 32 0\n", "columns 1\n", "rows 0 32 450 0\nfork 1\n"}) {
         KvCase none;
         EXPECT_FALSE(parse_case(wrong, none)) << wrong;
     }

@@ -27,38 +27,49 @@ std::vector<PlaneRope> plane_ropes(Engine& engine) {
 
 constexpr size_t kKeyRow = 0;  // the row that carries a rotary position
 
+void bake_plane(Engine& engine, std::span<const kv::RowTable> rows, int plane, std::span<const kv::TurnedMove> moves, const PlaneRope* rope) {
+    for (size_t r = 0; r < rows.size(); ++r) {
+        ops::BakeArgs args;
+        args.rows = &rows[r];
+        args.plane = plane;
+        args.moves = moves;
+        if (r == kKeyRow && rope != nullptr) {
+            args.rope = rope->rope;
+            args.pairing = rope->pairing;
+        }
+        engine.kernels().bake_rows(args, engine.team());
+    }
+}
+
 }  // namespace
 
-Result<Baked> bake(Engine& engine, SeqId seq, const Cancel* cancel) {
+Result<Baked> bake(Engine& engine, SeqId seq, const Cancel* cancel, const Progress& progress) {
     kv::Cache& cache = engine.cache();
     kv::Bake bake;
     CELLAR_TRY_VOID(cache.begin_bake(seq, bake));
     Baked out;
     const std::vector<PlaneRope> ropes = plane_ropes(engine);
+    int64_t done = 0;
+    int64_t planes = 0;
+    for (const kv::GroupSpec& group : cache.spec().groups) planes += group.planes;
     for (size_t g = 0; g < cache.spec().groups.size(); ++g) {
         const kv::GroupSpec& group = cache.spec().groups[g];
         std::vector<kv::TurnedMove> moves;
         std::ranges::copy_if(bake.moves(), std::back_inserter(moves), [&](const kv::TurnedMove& m) { return m.group == static_cast<int>(g); });
-        if (moves.empty()) continue;
-        const std::span<const kv::RowTable> rows = cache.rows(static_cast<int>(g));
+        if (moves.empty()) {
+            done += group.planes;
+            continue;
+        }
         for (int plane = 0; plane < group.planes; ++plane) {
             if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
                 cache.abandon_bake(bake);
-                return fail(ErrorKind::Cancelled, "cancelled before layer {} of {} was written anew", plane, group.planes);
+                return fail(ErrorKind::Cancelled, "cancelled when {} of {} layers were written anew", done, planes);
             }
             const auto rope =
                 std::ranges::find_if(ropes, [&](const PlaneRope& r) { return r.place.group == static_cast<int>(g) && r.place.plane == plane; });
-            for (size_t r = 0; r < rows.size(); ++r) {
-                ops::BakeArgs args;
-                args.rows = &rows[r];
-                args.plane = plane;
-                args.moves = moves;
-                if (r == kKeyRow && rope != ropes.end()) {
-                    args.rope = rope->rope;
-                    args.pairing = rope->pairing;
-                }
-                engine.kernels().bake_rows(args, engine.team());
-            }
+            bake_plane(engine, cache.rows(static_cast<int>(g)), plane, moves, rope == ropes.end() ? nullptr : &*rope);
+            ++done;
+            if (progress) progress(done, planes);
         }
         int64_t cells = 0;
         for (const kv::TurnedMove& move : moves) cells += move.len;

@@ -14,7 +14,7 @@ struct Baked {
 
 // Rewrites the turned rows of a sequence into cells of their own; forks keep theirs, turned as they are. Attention then turns no query for
 // it; what that costs in precision is said in docs/kv.md. Full before the first row moves, if there is no room for all of them. Cancelled
-// leaves the sequence as it was.
-Result<Baked> bake(Engine& engine, SeqId seq, const Cancel* cancel = nullptr);
+// leaves the sequence as it was, wherever it was met. Progress counts layers.
+Result<Baked> bake(Engine& engine, SeqId seq, const Cancel* cancel = nullptr, const Progress& progress = {});
 
 }  // namespace cellar

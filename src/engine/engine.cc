@@ -15,7 +15,6 @@ namespace cellar {
 namespace {
 
 constexpr size_t kMostGraphs = 24;
-constexpr int kBlock = 32;
 
 // Zeroed pages that are taken when they are first touched.
 class Pages {
@@ -57,7 +56,7 @@ kv::CacheLimits limits_of(const EngineOptions& options) {
     kv::CacheLimits limits;
     limits.context = options.context;
     limits.cells = options.cells;
-    limits.block = kBlock;
+    limits.block = options.block;
     limits.max_seqs = options.max_seqs;
     limits.max_step_tokens = options.chunk;
     limits.poison = options.poison;

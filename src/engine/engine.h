@@ -29,6 +29,7 @@ struct EngineOptions {
     int max_outputs = 1;  // most rows of logits that one step gives
     int max_seqs = 4;
     int64_t cells = 0;               // of each group; 0: what the budget has room for
+    int block = 32;                  // cells that are counted together: 16, 32 or 64
     size_t budget_bytes = 0;         // of cache and transients; 0: 90 % of what the process may use, less the weights
     bool check_finite = false;       // look through every result and name the layer whose numbers went wrong
     bool reference_kernels = false;  // slow, obvious arithmetic

@@ -3,25 +3,13 @@
 #include <array>
 
 #include "kv/cache_runner_inl.h"
-#include "support/recompute.h"
 
 namespace cellar::tiny {
 namespace {
 
-struct Engines {
-    const char* recipe;
-    kv::RowFormat format;
-};
-
-// Every format; heads that are no multiple of a packed block, layers without positions, windows.
-constexpr std::array<Engines, 8> kEngines{{{"llama", kv::RowFormat::F32},
-                                           {"llama", kv::RowFormat::F16},
-                                           {"llama", kv::RowFormat::BF16},
-                                           {"llama", kv::RowFormat::Q8_0},
-                                           {"qwen3-hd80", kv::RowFormat::Q8_0},
-                                           {"smollm3", kv::RowFormat::F16},
-                                           {"olmo2", kv::RowFormat::F16},
-                                           {"olmo2", kv::RowFormat::Q8_0}}};
+// Heads that are no multiple of a packed block, layers without positions, windows.
+constexpr std::array<const char*, 4> kRecipes{"llama", "qwen3-hd80", "smollm3", "olmo2"};
+constexpr std::array<kv::RowFormat, 4> kFormats{kv::RowFormat::F32, kv::RowFormat::F16, kv::RowFormat::BF16, kv::RowFormat::Q8_0};
 
 }  // namespace
 
@@ -33,9 +21,8 @@ KvCase random_case(uint64_t seed, bool recompute) {
     out.block = 16 << (random() % 3);
     out.budget = random() % 3 == 0;
     out.cells = random() % 4 == 0 ? 2000 : 300 + static_cast<int32_t>(random() % 300);
-    const Engines& engines = kEngines[random() % kEngines.size()];
-    out.recipe = engines.recipe;
-    out.format = engines.format;
+    out.recipe = kRecipes[random() % kRecipes.size()];
+    out.format = kFormats[random() % kFormats.size()];
     out.program = kv::random_program(random(), recompute ? 120 : 500);
     return out;
 }
@@ -45,10 +32,14 @@ std::string run_case(const KvCase& one, KvCounts* counts) {
     KvCounts& sum = counts == nullptr ? none : *counts;
     if (one.recompute) {
         RecomputeCounts done;
-        std::string wrong = recompute(one.recipe, one.format, one.program, &done);
+        std::string wrong = recompute({one.recipe, one.format, one.block, one.budget}, one.program, &done);
         sum.operations += done.operations;
         sum.tokens += done.tokens;
         sum.compared += done.compared;
+        for (int64_t RecomputeCounts::*count : {&RecomputeCounts::full, &RecomputeCounts::cancelled, &RecomputeCounts::hits, &RecomputeCounts::reused,
+                                                &RecomputeCounts::bakes, &RecomputeCounts::cancelled_bakes, &RecomputeCounts::compacted,
+                                                &RecomputeCounts::shifts, &RecomputeCounts::evicted, &RecomputeCounts::loaded})
+            sum.met.*count += done.*count;
         return wrong;
     }
     kv::RunCounts done;
@@ -69,7 +60,7 @@ KvCase shrink_case(const KvCase& one) {
 }
 
 std::string text(const KvCase& one) {
-    const std::string head = one.recompute ? fmt::format("recompute {} {}\n", one.recipe, kv::name(one.format))
+    const std::string head = one.recompute ? fmt::format("recompute {} {} {} {}\n", one.recipe, kv::name(one.format), one.block, one.budget ? 1 : 0)
                                            : fmt::format("rows {} {} {} {}\n", one.mix, one.block, one.cells, one.budget ? 1 : 0);
     return head + kv::text(one.program);
 }
@@ -85,7 +76,7 @@ bool parse_case(std::string_view source, KvCase& one) {
     if (kind == "recompute") {
         std::string format;
         one.recompute = true;
-        words >> one.recipe >> format;
+        words >> one.recipe >> format >> one.block >> one.budget;
         const auto parsed = kv::parse_row_format(format);
         if (!parsed) return false;
         one.format = *parsed;

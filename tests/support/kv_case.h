@@ -6,16 +6,17 @@
 
 #include "kv/cache_program.h"
 #include "kv/spec.h"
+#include "support/recompute.h"
 
 namespace cellar::tiny {
 
 struct KvCase {
     bool recompute = false;
+    int block = 32;
+    bool budget = false;
     // Against rows of a plain model (kv/cache_runner.h).
     size_t mix = 0;
-    int block = 32;
     int32_t cells = 450;
-    bool budget = false;
     // Against an engine that computes everything anew (recompute.h).
     std::string recipe;
     kv::RowFormat format = kv::RowFormat::F16;
@@ -27,6 +28,7 @@ struct KvCounts {
     int64_t operations = 0;
     int64_t tokens = 0;
     int64_t compared = 0;  // logits
+    RecomputeCounts met;   // what programs on engines met
 };
 
 KvCase random_case(uint64_t seed, bool recompute);

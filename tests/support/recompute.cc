@@ -25,46 +25,62 @@ constexpr int64_t kContext = 150;
 constexpr int kSeqs = 5;  // one more is for looking at the others
 constexpr int32_t kProbe = 1;
 
-// Two engines of one model: one that shares, trims and reuses, and one that computes everything anew.
-struct Pair {
-    Pair(const std::string& recipe, kv::RowFormat format) : model(tiny::model(recipe)) {
+// An engine that computes everything anew, and what it said.
+class Fresh {
+  public:
+    Fresh(const std::string& recipe, kv::RowFormat format) {
         EngineOptions options = tiny::options(format);
         options.threads = 1;
         options.context = kContext;
-        options.cells = 3 * kContext;
-        options.max_seqs = kSeqs + 1;
-        options.max_outputs = kSeqs;
-        options.chunk = 16;
-        warm = tiny::engine(model, options);
-        options.cells = 0;
-        options.chunk = 512;
         options.max_seqs = 1;
         options.poison = false;
-        cold = tiny::engine(model, options);
-        index = std::make_unique<kv::Index>(warm->cache());
+        engine_ = tiny::engine(tiny::model(recipe), options);
     }
-
-    // Logits behind these tokens and the probe, from nothing.
-    const std::vector<float>& fresh(const std::vector<int32_t>& ids) {
-        if (known.size() > 400) known.clear();
-        auto& logits = known[ids];
+    // Logits behind these tokens and the probe.
+    const std::vector<float>& logits(const std::vector<int32_t>& ids) {
+        if (known_.size() > 400) known_.clear();
+        auto& logits = known_[ids];
         if (!logits.empty()) return logits;
         std::vector<int32_t> all(ids);
         all.push_back(kProbe);
-        return logits = fresh_logits(*cold, all);
+        return logits = fresh_logits(*engine_, all);
     }
 
-    std::shared_ptr<const model::Model> model;
-    std::unique_ptr<Engine> warm;
-    std::unique_ptr<Engine> cold;
-    std::unique_ptr<kv::Index> index;
-    std::map<std::vector<int32_t>, std::vector<float>> known;
+  private:
+    std::unique_ptr<Engine> engine_;
+    std::map<std::vector<int32_t>, std::vector<float>> known_;
 };
 
-Pair& pair_of(const std::string& recipe, kv::RowFormat format) {
-    static std::map<std::pair<std::string, kv::RowFormat>, std::unique_ptr<Pair>> all;
-    auto& slot = all[{recipe, format}];
-    if (slot == nullptr) slot = std::make_unique<Pair>(recipe, format);
+Fresh& fresh_of(const Recomputed& on) {
+    static std::map<std::pair<std::string, kv::RowFormat>, std::unique_ptr<Fresh>> all;
+    auto& slot = all[{on.recipe, on.format}];
+    if (slot == nullptr) slot = std::make_unique<Fresh>(on.recipe, on.format);
+    return *slot;
+}
+
+// The engine that shares, trims and reuses. A budget leaves room for the tables, one step, and a context and a half.
+std::unique_ptr<Engine> make_warm(const Recomputed& on) {
+    EngineOptions options = tiny::options(on.format);
+    options.threads = 1;
+    options.context = kContext;
+    options.cells = 3 * kContext;
+    options.max_seqs = kSeqs + 1;
+    options.max_outputs = kSeqs;
+    options.chunk = 16;
+    options.block = on.block;
+    auto engine = tiny::engine(tiny::model(on.recipe), options);
+    if (!on.budget) return engine;
+    const kv::CacheStats stats = engine->cache().stats();
+    options.budget_bytes = engine->transient_bytes() + stats.table_bytes + 10 * stats.log.block_bytes;
+    for (const kv::GroupStats& group : stats.groups)
+        options.budget_bytes += static_cast<size_t>(std::max<int64_t>(kContext * 3 / 2 / on.block, 8)) * group.block_bytes;
+    return tiny::engine(tiny::model(on.recipe), options);
+}
+
+Engine& warm_of(const Recomputed& on) {
+    static std::map<Recomputed, std::unique_ptr<Engine>> all;
+    auto& slot = all[on];
+    if (slot == nullptr) slot = make_warm(on);
     return *slot;
 }
 
@@ -75,7 +91,7 @@ std::string scratch_folder() {
 
 class Runner {
   public:
-    explicit Runner(Pair& pair) : pair_(pair), engine_(*pair.warm), cache_(engine_.cache()) {
+    explicit Runner(const Recomputed& on) : fresh_(fresh_of(on)), engine_(warm_of(on)), cache_(engine_.cache()), index_(engine_.index()) {
         path_ = fmt::format("{}/cellar-fuzz-{}.session", scratch_folder(), getpid());
     }
 
@@ -84,6 +100,8 @@ class Runner {
             const SeqId touched = operate(program[i]);
             ++counts_.operations;
             say(kv::verify(cache_));
+            say(kv::verify(index_));
+            if (engine_.budget_bytes() != 0 && engine_.ledger_bytes() > engine_.budget_bytes()) say("the ledger exceeds the budget");
             if (touched != SeqId{} && cache_.is_open(touched)) compare(touched);
             if (!wrong_.empty()) wrong_ += fmt::format(" (after operation {})", i);
         }
@@ -91,7 +109,7 @@ class Runner {
         for (const SeqId seq : seqs_)
             if (wrong_.empty()) compare(seq);
         for (const SeqId seq : seqs_) cache_.close(seq);
-        pair_.index->clear();
+        index_.clear();
         session_.reset();
         std::filesystem::remove(path_);
         say(kv::verify(cache_));
@@ -114,21 +132,27 @@ class Runner {
         return out;
     }
 
+    // The whole sequence, whose logits must be numbers, and its pure part, whose logits must be those of a fresh run.
     void compare(SeqId seq) {
         const int32_t length = cache_.length(seq);
+        compare_at(seq, length, length == cache_.pure(seq));
+        const int32_t pure = cache_.restorable(seq, cache_.pure(seq));
+        if (wrong_.empty() && pure > 0 && pure < length) compare_at(seq, pure, true);
+    }
+    void compare_at(SeqId seq, int32_t length, bool pure) {
         if (length == kContext) return;
         const auto fork = cache_.fork(seq, length);
         if (!fork || cache_.length(*fork) != length) return say("a whole fork is not there");
-        auto logits = engine_.append(*fork, std::vector<int32_t>{kProbe});
-        if (!logits && logits.error().kind == ErrorKind::Full && pair_.index->evict(size_t{1} << 40, now_) > 0)
-            logits = engine_.append(*fork, std::vector<int32_t>{kProbe});
+        const auto logits = engine_.append(*fork, std::vector<int32_t>{kProbe});
         if (!logits && logits.error().kind != ErrorKind::Full) say(logits.error().message);
         if (logits) {
             for (const float x : *logits)
                 if (!std::isfinite(x)) say("a logit is not finite");
-            if (cache_.pure(seq) == length) {
+            if (pure) {
                 ++counts_.compared;
-                const std::vector<float>& want = pair_.fresh(ids_of(seq));
+                std::vector<int32_t> ids = ids_of(*fork);
+                ids.pop_back();
+                const std::vector<float>& want = fresh_.logits(ids);
                 if (std::memcmp(want.data(), logits->data(), want.size() * sizeof(float)) != 0)
                     say(fmt::format("the logits behind {} tokens are not those of a fresh run", length));
             }
@@ -184,32 +208,29 @@ class Runner {
                 cache_.remove(seq, range);
                 return seq;
             case OpKind::Shift:
-                (void)cache_.remove_and_shift(seq, range);  // a window may refuse
+                counts_.shifts += cache_.remove_and_shift(seq, range) ? 1 : 0;  // a window may refuse
+                if (op.a / 8 % 3 == 0) bake_some(seq, op.a);
                 return seq;
             case OpKind::BakeBegin:
-            case OpKind::BakeEnd: {
-                const Cancel cancel{op.b % 4 == 0};
-                const auto baked = bake(engine_, seq, &cancel);
-                if (!baked && baked.error().kind != ErrorKind::Full && baked.error().kind != ErrorKind::Cancelled) say(baked.error().message);
-                counts_.bakes += baked && baked->cells > 0 ? 1 : 0;
+            case OpKind::BakeEnd:
+                bake_some(seq, op.b);
                 return seq;
-            }
             case OpKind::Compact:
-                cache_.compact(op.a % 2 == 0 ? INT64_MAX : op.b % 300);
+                counts_.compacted += cache_.compact(op.a % 2 == 0 ? INT64_MAX : op.b % 300).empty() ? 0 : 1;
                 return seq;
             case OpKind::Keep:
-                pair_.index->keep("root", seq, op.b % 2 == 0 ? length : within(op.b / 2));
-                return {};
+                index_.keep(engine_.root(), seq, op.b % 2 == 0 ? length : within(op.b / 2));
+                return op.c % 3 == 0 ? hit(seq, op) : SeqId{};
             case OpKind::Hit:
                 return hit(seq, op);
             case OpKind::Evict:
-                pair_.index->evict(op.b * size_t{256}, ++now_);
+                counts_.evicted += index_.evict(op.b * size_t{256}, ++now_) > 0 ? 1 : 0;
                 return {};
             case OpKind::Save:
                 save(seq, op.c % 2 == 0 ? "one" : "two");
                 return {};
             case OpKind::Load:
-                return load(op.c % 2 == 0 ? "one" : "two");
+                return load(op.c);
             default:
                 cache_.release_pages();
                 return {};
@@ -238,6 +259,19 @@ class Runner {
         }
     }
 
+    // Some are cancelled, before the first layer or behind it.
+    void bake_some(SeqId seq, uint32_t how) {
+        Cancel cancel{how % 4 == 0};
+        const auto baked = bake(engine_, seq, &cancel, [&](int64_t /*done*/, int64_t /*total*/) { cancel.store(how % 4 == 1); });
+        if (baked) {
+            counts_.bakes += baked->cells > 0 ? 1 : 0;
+        } else if (baked.error().kind == ErrorKind::Cancelled) {
+            ++counts_.cancelled_bakes;
+        } else if (baked.error().kind != ErrorKind::Full) {
+            say(baked.error().message);
+        }
+    }
+
     // One step for all: a token each.
     void together(const Op& op) {
         std::vector<std::vector<Token>> tokens;
@@ -253,21 +287,18 @@ class Runner {
         counts_.tokens += done ? static_cast<int64_t>(seqs_.size()) : 0;
     }
 
+    // Into a new sequence, or, if there is no room for one, into one that is open.
     SeqId hit(SeqId seq, const Op& op) {
-        if (!room()) return {};
         const int32_t length = cache_.length(seq);
         std::vector<Token> tokens(static_cast<size_t>(length));
         cache_.copy_tokens(seq, {0, length}, tokens);
         if (op.b % 2 == 1) tokens.resize(op.b / 2 % (tokens.size() + 1));
         tokens.push_back({5, 0, 0});
-        const auto found = pair_.index->take("root", tokens);
-        if (!found) {
-            say(found.error().message);
-            return {};
-        }
+        const SeqId into = room() ? add(*cache_.open()) : pick(op.c / 4);
+        const kv::Index::Hit found = index_.take_into(engine_.root(), tokens, into);
         ++counts_.hits;
-        counts_.reused += found->length;
-        return add(found->id);
+        counts_.reused += found.length;
+        return into;
     }
 
     void save(SeqId seq, const std::string& name) {
@@ -283,8 +314,10 @@ class Runner {
         if (const auto saved = session_->save(sources); !saved) say(saved.error().message);
     }
 
-    SeqId load(const std::string& name) {
-        if (session_ == nullptr || session_->find(name) == nullptr || !room()) return {};
+    SeqId load(uint32_t which) {
+        if (session_ == nullptr || session_->branches().empty()) return {};
+        const std::string name = session_->branches()[which % session_->branches().size()].name;
+        if (!room()) drop(pick(which / 2));
         // Once more from the file, as another process would.
         session_.reset();
         auto opened = Session::open(path_, engine_);
@@ -301,9 +334,10 @@ class Runner {
         return add(seq);
     }
 
-    Pair& pair_;
+    Fresh& fresh_;
     Engine& engine_;
     kv::Cache& cache_;
+    kv::Index& index_;
     std::vector<SeqId> seqs_;
     std::unique_ptr<Session> session_;
     std::string path_;
@@ -314,8 +348,8 @@ class Runner {
 
 }  // namespace
 
-std::string recompute(const std::string& recipe, kv::RowFormat format, const kv::Program& program, RecomputeCounts* counts) {
-    return Runner(pair_of(recipe, format)).run(program, counts);
+std::string recompute(const Recomputed& on, const kv::Program& program, RecomputeCounts* counts) {
+    return Runner(on).run(program, counts);
 }
 
 }  // namespace cellar::tiny
