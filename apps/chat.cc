@@ -8,7 +8,7 @@
 
 namespace cellar::apps {
 
-ChatLoop::ChatLoop(Engine& engine, ChatBranches& branches, Settings settings) : engine_(engine), branches_(branches), settings_(std::move(settings)) {
+ChatLoop::ChatLoop(Engine& engine, ChatBranches& branches, const Settings& settings) : engine_(engine), branches_(branches), settings_(settings) {
     if (!settings_.sampling.flags_given) take_settings();
 }
 
@@ -135,7 +135,7 @@ Result<int> chat(const ChatArgs& args) {
     const SessionRequest request{args.session, args.session_new, args.session_prefix ? Reading::Prefix : Reading::Whole};
     CELLAR_TRY(ChatBranches branches, ChatBranches::open(*engine, options, request));
     if (stdin_is_terminal()) say(fmt::format("{}, context {} tokens; /help lists the commands", engine->model().display_name(), engine->context()));
-    return ChatLoop(*engine, branches, std::move(settings)).loop();
+    return ChatLoop(*engine, branches, settings).loop();
 }
 
 }  // namespace cellar::apps

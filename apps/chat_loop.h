@@ -17,7 +17,7 @@ class ChatLoop {
         Thinking thinking = Thinking::Dim;
         bool verbose = false;
     };
-    ChatLoop(Engine& engine, ChatBranches& branches, Settings settings);
+    ChatLoop(Engine& engine, ChatBranches& branches, const Settings& settings);
 
     // Until the input ends; gives the exit code.
     int loop();

@@ -379,6 +379,7 @@ const VocabularyData& Tokenizer::data() const {
 
 std::vector<std::string_view> known_models() {
     std::vector<std::string_view> names;
+    names.reserve(std::size(kModels));
     for (const ModelTraits& model : kModels) names.push_back(model.name);
     return names;
 }

@@ -46,7 +46,7 @@ Value method_count(Runtime& rt, const Value& self, Args& args) {
 
 Value method_next(Runtime&, const Value& self, Args&) {
     auto& cycler = self.as<Cycler>();
-    const Value item = cycler.items[cycler.at];
+    Value item = cycler.items[cycler.at];
     cycler.at = (cycler.at + 1) % cycler.items.size();
     return item;
 }
