@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -17,14 +16,9 @@ namespace {
 using nlohmann::json;
 using process::cellar;
 using process::Outcome;
+using process::temporary;
 
 const std::string kModel = tiny::shipped_path();
-
-std::string temporary(const std::string& name, const std::string& text) {
-    const std::string path = std::string(CELLAR_BINARY_DIR) + "/cli-output-" + name;
-    std::ofstream(path, std::ios::binary) << text;
-    return path;
-}
 
 // The program with its stdout led elsewhere by a shell.
 Outcome shell(const std::string& arguments, const std::string& redirection, const std::string& input = {}) {

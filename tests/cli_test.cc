@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -19,14 +18,9 @@ namespace {
 using nlohmann::json;
 using process::cellar;
 using process::Outcome;
+using process::temporary;
 
 const std::string kModel = tiny::shipped_path();
-
-std::string temporary(const std::string& name, const std::string& text) {
-    const std::string path = std::string(CELLAR_BINARY_DIR) + "/cli-" + name;
-    std::ofstream(path, std::ios::binary) << text;
-    return path;
-}
 
 // A refusal is one line on stderr and nothing on stdout.
 void expect_refusal(const Outcome& outcome, int code, const std::string& word) {
