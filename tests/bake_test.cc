@@ -1,23 +1,18 @@
 // A shift is done by turns, and a bake works the turns into the rows: what that costs in each format, and that nothing else changes.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
 
 #include "engine/bake.h"
 #include "kv/verify.h"
 #include "ops/row_store.h"
+#include "support/engine_case.h"
+#include "support/numbers.h"
 #include "support/tiny_model.h"
 
 namespace cellar {
 namespace {
 
 constexpr int32_t kTokens = 240;
-
-struct Case {
-    const char* recipe;
-    kv::RowFormat format;
-};
 
 // NMSE of logits behind a baked sequence, against the turned one. docs/kv.md names these numbers.
 double allowed_once(kv::RowFormat format) {
@@ -64,33 +59,13 @@ double allowed_in_keys(kv::RowFormat format) {
     return 0.0;
 }
 
-double nmse(const std::vector<float>& got, const std::vector<float>& want) {
-    double error = 0.0;
-    double power = 0.0;
-    for (size_t i = 0; i < want.size(); ++i) {
-        error += (static_cast<double>(got[i]) - want[i]) * (static_cast<double>(got[i]) - want[i]);
-        power += static_cast<double>(want[i]) * want[i];
-    }
-    return error / power;
-}
-
-class Bakes : public testing::TestWithParam<Case> {
+class Bakes : public EngineCases {
   protected:
     void SetUp() override {
-        model_ = tiny::model(GetParam().recipe);
-        options_ = tiny::options(GetParam().format);
-        options_.context = 512;
-        options_.cells = 2048;
-        options_.max_seqs = 8;
-        engine_ = tiny::engine(model_, options_);
-        ids_ = tiny::tokens(*model_, kTokens);
+        EngineCases::SetUp();
+        ids_.resize(kTokens);
     }
     kv::Cache& cache() { return engine_->cache(); }
-    SeqId read(Engine& engine, std::span<const int32_t> ids) {
-        const SeqId seq = *engine.cache().open();
-        EXPECT_TRUE(engine.append(seq, ids));
-        return seq;
-    }
     SeqId shifted(Engine& engine) {
         const SeqId seq = read(engine, ids_);
         EXPECT_TRUE(engine.cache().remove_and_shift(seq, {100, 150}));
@@ -140,11 +115,6 @@ class Bakes : public testing::TestWithParam<Case> {
         }
         return out;
     }
-
-    std::shared_ptr<const model::Model> model_;
-    EngineOptions options_;
-    std::unique_ptr<Engine> engine_;
-    std::vector<int32_t> ids_;
 };
 
 TEST_P(Bakes, AnswersAsTheTurnedSequenceDoes) {
@@ -240,15 +210,12 @@ TEST_P(Bakes, IsFullBeforeTheFirstRowMoves) {
 
 // Different ways of rotating: neighbours, halves, a part of each head, layers without positions.
 INSTANTIATE_TEST_SUITE_P(Models, Bakes,
-                         testing::Values(Case{"llama", kv::RowFormat::F32}, Case{"llama", kv::RowFormat::F16}, Case{"llama", kv::RowFormat::BF16},
-                                         Case{"llama", kv::RowFormat::Q8_0}, Case{"qwen3-hd80", kv::RowFormat::F32},
-                                         Case{"qwen3-hd64", kv::RowFormat::F16}, Case{"qwen3-hd80", kv::RowFormat::Q8_0},
-                                         Case{"stablelm", kv::RowFormat::BF16}, Case{"smollm3", kv::RowFormat::Q8_0}),
-                         [](const auto& info) {
-                             std::string out = fmt::format("{}_{}", info.param.recipe, kv::name(info.param.format));
-                             std::replace(out.begin(), out.end(), '-', '_');
-                             return out;
-                         });
+                         testing::Values(EngineCase{"llama", kv::RowFormat::F32}, EngineCase{"llama", kv::RowFormat::F16},
+                                         EngineCase{"llama", kv::RowFormat::BF16}, EngineCase{"llama", kv::RowFormat::Q8_0},
+                                         EngineCase{"qwen3-hd80", kv::RowFormat::F32}, EngineCase{"qwen3-hd64", kv::RowFormat::F16},
+                                         EngineCase{"qwen3-hd80", kv::RowFormat::Q8_0}, EngineCase{"stablelm", kv::RowFormat::BF16},
+                                         EngineCase{"smollm3", kv::RowFormat::Q8_0}),
+                         EngineCase::name);
 
 }  // namespace
 }  // namespace cellar

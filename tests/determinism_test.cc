@@ -1,9 +1,9 @@
 // Logits depend on tokens, weights and formats; on nothing else.
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "kv/verify.h"
+#include "support/engine_case.h"
+#include "support/numbers.h"
 #include "support/tiny_model.h"
 
 namespace cellar {
@@ -14,10 +14,6 @@ constexpr size_t kTokens = 220;
 #else
 constexpr size_t kTokens = 1300;  // more than one segment of 1,024 positions
 #endif
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
 
 struct Case {
     const char* recipe;
@@ -131,9 +127,7 @@ std::vector<Case> cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, Determinism, testing::ValuesIn(cases()), [](const auto& info) {
-    std::string out = fmt::format("{}_{}_{}", info.param.recipe, kv::name(info.param.k), kv::name(info.param.v));
-    std::replace(out.begin(), out.end(), '-', '_');
-    return out;
+    return case_name(info.param.recipe, {info.param.k, info.param.v});
 });
 
 }  // namespace

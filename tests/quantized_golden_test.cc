@@ -1,13 +1,13 @@
 // Logits of one llama in every weight format against those of an independent engine.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 
 #include "base/file.h"
 #include "engine/engine.h"
 #include "support/golden_recipe.h"
+#include "support/numbers.h"
 #include "support/tiny_model.h"
 
 namespace cellar {
@@ -27,17 +27,6 @@ std::vector<float> read_floats(const std::string& path) {
     std::vector<float> out(text ? text->size() / sizeof(float) : 0);
     if (text) std::memcpy(out.data(), text->data(), out.size() * sizeof(float));
     return out;
-}
-
-double nmse(const std::vector<float>& a, const std::vector<float>& expected) {
-    double error = 0.0;
-    double scale = 0.0;
-    for (size_t i = 0; i < expected.size(); ++i) {
-        const double d = static_cast<double>(a[i]) - static_cast<double>(expected[i]);
-        error += d * d;
-        scale += static_cast<double>(expected[i]) * static_cast<double>(expected[i]);
-    }
-    return error / scale;
 }
 
 std::vector<int32_t> prompt() {

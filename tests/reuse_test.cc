@@ -1,18 +1,14 @@
 // What one conversation has read, another one need not read again; and the answer does not depend on it.
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "engine/conversation.h"
 #include "kv/verify.h"
+#include "support/engine_case.h"
+#include "support/numbers.h"
 #include "support/tiny_model.h"
 
 namespace cellar {
 namespace {
-
-bool same_bits(std::span<const float> a, std::span<const float> b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
 
 void verify(const Engine& engine) {
     EXPECT_EQ(kv::verify(engine.cache()), "");
@@ -170,9 +166,7 @@ std::vector<Case> cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, Reuse, testing::ValuesIn(cases()), [](const auto& info) {
-    std::string out = fmt::format("{}_{}_{}", info.param.recipe, kv::name(info.param.k), kv::name(info.param.v));
-    std::replace(out.begin(), out.end(), '-', '_');
-    return out;
+    return case_name(info.param.recipe, {info.param.k, info.param.v});
 });
 
 class ReuseInChats : public testing::Test {

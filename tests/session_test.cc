@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -13,6 +12,8 @@
 #include "base/file.h"
 #include "engine/session.h"
 #include "kv/verify.h"
+#include "support/engine_case.h"
+#include "support/numbers.h"
 #include "support/tiny_model.h"
 
 namespace cellar {
@@ -53,32 +54,14 @@ std::vector<float> next_logits(Engine& engine, SeqId seq, const std::vector<int3
     return logits ? std::vector<float>(logits->begin(), logits->end()) : std::vector<float>();
 }
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-struct Case {
-    const char* recipe;
-    kv::RowFormat format;
-};
-
-class Sessions : public testing::TestWithParam<Case> {
+class Sessions : public EngineCases {
   protected:
     void SetUp() override {
-        model_ = tiny::model(GetParam().recipe);
-        options_ = tiny::options(GetParam().format);
-        options_.context = 512;
-        options_.cells = 2048;
-        engine_ = tiny::engine(model_, options_);
-        ids_ = tiny::tokens(*model_, 300);
+        EngineCases::SetUp();
         path_ = fresh_path(GetParam().recipe);
     }
     void TearDown() override { std::filesystem::remove(path_); }
-    SeqId read(Engine& engine, size_t n) {
-        const SeqId seq = *engine.cache().open();
-        EXPECT_TRUE(engine.append(seq, std::span<const int32_t>(ids_).first(n)));
-        return seq;
-    }
+    SeqId read(Engine& engine, size_t n) { return EngineCases::read(engine, std::span(ids_).first(n)); }
     // A fresh engine that may differ in what should not matter.
     std::unique_ptr<Engine> other_engine() {
         EngineOptions options = options_;
@@ -89,10 +72,6 @@ class Sessions : public testing::TestWithParam<Case> {
         return tiny::engine(model_, options);
     }
 
-    std::shared_ptr<const model::Model> model_;
-    EngineOptions options_;
-    std::unique_ptr<Engine> engine_;
-    std::vector<int32_t> ids_;
     std::string path_;
 };
 
@@ -260,14 +239,10 @@ TEST_P(Sessions, AFileThatChangesALotIsWrittenAnew) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Sessions,
-                         testing::Values(Case{"llama", kv::RowFormat::F16}, Case{"llama", kv::RowFormat::F32},
-                                         Case{"qwen3-hd80", kv::RowFormat::Q8_0}, Case{"qwen3", kv::RowFormat::BF16},
-                                         Case{"olmo2", kv::RowFormat::F16}, Case{"smollm3", kv::RowFormat::Q8_0}),
-                         [](const auto& info) {
-                             std::string out = fmt::format("{}_{}", info.param.recipe, kv::name(info.param.format));
-                             std::replace(out.begin(), out.end(), '-', '_');
-                             return out;
-                         });
+                         testing::Values(EngineCase{"llama", kv::RowFormat::F16}, EngineCase{"llama", kv::RowFormat::F32},
+                                         EngineCase{"qwen3-hd80", kv::RowFormat::Q8_0}, EngineCase{"qwen3", kv::RowFormat::BF16},
+                                         EngineCase{"olmo2", kv::RowFormat::F16}, EngineCase{"smollm3", kv::RowFormat::Q8_0}),
+                         EngineCase::name);
 
 class Safety : public testing::Test {
   protected:
