@@ -131,9 +131,8 @@ class Folder {
 
     void fold_tile(const Tile& tile, const AttendState& state) {
         const int v_blocks = shape_.packed_values ? (shape_.v_width + kPackedBlock - 1) / kPackedBlock : 0;
-        for (int b = 0; b < v_blocks; ++b) gather_scales(tile.values, b * kPackedBlockBytes, space_.value_halves + b * kTile);
+        for (int b = 0; b < v_blocks; ++b) load_scales(tile.values, b * kPackedBlockBytes, space_.value_scales + b * kTile);
         score_tile(tile);
-        for (int b = 0; b < v_blocks; ++b) widen_scales(space_.value_halves + b * kTile, space_.value_scales + b * kTile);
         if (!from_cells_) {
             for (uint32_t left = tile.any; left != 0; left &= left - 1) {
                 const int lane = std::countr_zero(left);
@@ -201,9 +200,9 @@ class Folder {
             turn_halves(keys, at, done, space_.key_halves);
             if (rows_ <= kMostRows && done == n) {
                 if (format == kv::RowFormat::F16) {
-                    return multiply_all<kChunk>(rows_, kTile, product, HalfTile<kv::RowFormat::F16>{space_.key_halves, &keys, at, 2 * n});
+                    return multiply_all<kChunk>(rows_, kTile, product, HalfTile<kv::RowFormat::F16>{space_.key_halves, {&keys, at, 2 * n}});
                 }
-                return multiply_all<kChunk>(rows_, kTile, product, HalfTile<kv::RowFormat::BF16>{space_.key_halves, &keys, at, 2 * n});
+                return multiply_all<kChunk>(rows_, kTile, product, HalfTile<kv::RowFormat::BF16>{space_.key_halves, {&keys, at, 2 * n}});
             }
             if (format == kv::RowFormat::F16) widen_halves<kv::RowFormat::F16>(keys, at, space_.key_halves, done, space_.keys);
             if (format == kv::RowFormat::BF16) widen_halves<kv::RowFormat::BF16>(keys, at, space_.key_halves, done, space_.keys);
@@ -214,7 +213,6 @@ class Folder {
     }
 
     void score_packed(const Rows& keys, float* scores) {
-        std::fill_n(scores, rows_ * kTile, 0.0F);
         for (int b = 0; b * kPackedBlock < shape_.k_width; ++b) {
             turn_packed(keys, b * kPackedBlockBytes);
             const int at = b / 2 * rows_ * kChunk + b % 2 * kPackedBlock;
@@ -224,13 +222,14 @@ class Folder {
                                         .starts = space_.query_starts + b * rows_,
                                         .keys = space_.keys,
                                         .key_scales = space_.key_scales,
-                                        .scores = scores});
+                                        .scores = scores,
+                                        .first = b == 0});
         }
     }
 
     // One block of the K rows, as multiply_packed wants it.
     void turn_packed(const Rows& keys, ptrdiff_t at) {
-        gather_scales(keys, at, space_.key_halves);
+        load_scales(keys, at, space_.key_scales);
 #if HWY_TARGET == HWY_AVX3_DL
         turn_block(keys, at, 0x80808080U, reinterpret_cast<uint32_t*>(space_.keys));
 #elif HWY_TARGET != HWY_SCALAR
@@ -243,7 +242,6 @@ class Folder {
             for (int k = 0; k < kPackedBlock; ++k) space_.keys[k * kTile + i] = static_cast<float>(static_cast<int8_t>(keys.at[i][at + 2 + k]));
         }
 #endif
-        widen_scales(space_.key_halves, space_.key_scales);
     }
 
     // The rows' queries, turned back by `turn`, scaled, in chunks.
@@ -370,7 +368,7 @@ class Folder {
 #if HWY_TARGET != HWY_SCALAR
     template <kv::RowFormat format>
     [[nodiscard]] CellTile<format> cells(const Tile& tile, int column) const {
-        return CellTile<format>{&tile.values, 0, 0, static_cast<int>(shape_.v.row_bytes)}.from(column);
+        return CellTile<format>{&tile.values, 0, 0, {&tile.values, 0, static_cast<int>(shape_.v.row_bytes)}}.from(column);
     }
 #endif
 

@@ -33,30 +33,50 @@ struct Product {
     int c_stride;
 };
 
+// Where sums start from: memory in any case, so that nothing but addresses depends on how they start and all sums stay in registers.
+alignas(64) inline constexpr float kZeros[4 * 16] = {};
+inline constexpr float kOnes[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+static_assert(kMostRows <= 8);
+
 // For M rows and C vectors of columns; a, factors and c are those of the part. (Values, not a copy of the product: a copy waits for the
 // stores that made it.)
 template <int M, int C, int kStride, class Tile>
 void multiply(const float* HWY_RESTRICT a, int first, int last, Start start, const float* factors, float* c, int c_stride, Tile tile) {
     const DF d;
+    const float* from = start == Start::Zero ? kZeros : c;
+    const int from_stride = start == Start::Zero ? 0 : c_stride;
+    const float* by = start == Start::Scaled ? factors : kOnes;
     VF sum[M][C];
+#pragma GCC unroll 8
     for (int m = 0; m < M; ++m) {
-        for (int j = 0; j < C; ++j) sum[m][j] = start == Start::Zero ? hn::Zero(d) : hn::Load(d, c + m * c_stride + j * kLanes);
+        const VF factor = hn::Set(d, by[m]);
+#pragma GCC unroll 4
+        for (int j = 0; j < C; ++j) sum[m][j] = hn::Mul(hn::Load(d, from + m * from_stride + j * kLanes), factor);
     }
-    if (start == Start::Scaled) {
-        for (int m = 0; m < M; ++m) {
-            for (int j = 0; j < C; ++j) sum[m][j] = hn::Mul(sum[m][j], hn::Set(d, factors[m]));
-        }
-    }
-    for (int k = first; k < last; ++k) {
+    const auto step = [&](int k) HWY_ATTR {
         VF right[C];
+#pragma GCC unroll 4
         for (int j = 0; j < C; ++j) right[j] = tile(k, j);
-        tile.template fetch_next<C>();
+#pragma GCC unroll 8
         for (int m = 0; m < M; ++m) {
             const VF left = hn::Set(d, a[m * kStride + k]);
+#pragma GCC unroll 4
             for (int j = 0; j < C; ++j) sum[m][j] = hn::MulAdd(left, right[j], sum[m][j]);
         }
+    };
+    int k = first;
+    for (; k + 2 <= last; k += 2) {
+        tile.template fetch_next<2 * C>();
+        step(k);
+        step(k + 1);
     }
+    if (k < last) {
+        tile.template fetch_next<C>();
+        step(k);
+    }
+#pragma GCC unroll 8
     for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 4
         for (int j = 0; j < C; ++j) hn::Store(sum[m][j], d, c + m * c_stride + j * kLanes);
     }
 }
@@ -110,6 +130,7 @@ struct PackedProduct {
     const float* keys;          // [32, kTile] as floats, or units [8, kTile] of bytes + 128
     const float* key_scales;    // [kTile]
     float* scores;              // [rows, kTile]
+    bool first;                 // scores begin with this block
 };
 
 #if HWY_TARGET == HWY_AVX3_DL
@@ -166,7 +187,8 @@ void multiply_packed(const PackedProduct& x) {
             const VF scale = hn::Load(d, x.key_scales + column + j * kLanes);
             for (int m = 0; m < M; ++m) {
                 float* out = x.scores + m * kTile + column + j * kLanes;
-                hn::Store(hn::MulAdd(hn::Mul(sum[m][j], scale), hn::Set(d, x.query_scales[m]), hn::Load(d, out)), d, out);
+                const VF before = hn::Load(d, x.first ? kZeros : out);
+                hn::Store(hn::MulAdd(hn::Mul(sum[m][j], scale), hn::Set(d, x.query_scales[m]), before), d, out);
             }
         }
     }
@@ -174,6 +196,7 @@ void multiply_packed(const PackedProduct& x) {
 
 inline void multiply_packed_all(int rows, const PackedProduct& x) {
     for_row_blocks(rows, [&](int first, auto m) HWY_ATTR {
+        if (first == 0) return multiply_packed<decltype(m)::value>(x);
         PackedProduct part = x;
         part.query += first * kChunk;
         part.query_bytes += first * kChunk;

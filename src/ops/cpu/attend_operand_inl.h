@@ -26,27 +26,40 @@ struct FloatTile {
 
 #if HWY_TARGET != HWY_SCALAR
 
-// Turned halves of [at, at + row_bytes) of the rows; those of the tile to come are fetched on the way, a line for each row of the product.
-template <kv::RowFormat format>
-struct HalfTile {
-    const uint16_t* data;
+// What is fetched of the tile to come, bit by bit between products: lines of [at, at + row_bytes) of each row, row after row. Behind the
+// last one it asks for that once more.
+struct FetchAhead {
     const Rows* rows;
     ptrdiff_t at;
     int row_bytes;
-    int next_row = 0;
-    int next_byte = 0;
+    int row = 0;
+    int byte = 0;
+
+    template <int kBytes>
+    HWY_INLINE void advance() {
+        const std::byte* line = rows->next[row] + at + byte;
+#pragma GCC unroll 8
+        for (int i = 0; i < kBytes; i += 64) fetch(line + i);
+        byte += kBytes;
+        const bool whole = byte >= row_bytes;
+        byte = whole ? 0 : byte;
+        row = std::min(row + static_cast<int>(whole), kTile - 1);
+    }
+};
+
+// Turned halves of [at, at + row_bytes) of the rows.
+template <kv::RowFormat format>
+struct HalfTile {
+    const uint16_t* data;
+    FetchAhead ahead;
 
     HWY_INLINE VF operator()(int k, int j) const { return widen_half<format>(hn::Load(hn::Half<D16>(), data + k * kTile + j * kLanes)); }
     template <int C>
     HWY_INLINE void fetch_next() {
-        if (next_row >= kTile) return;
-        fetch(rows->next[next_row] + at + next_byte);
-        next_byte += 64;
-        if (next_byte < row_bytes) return;
-        next_byte = 0;
-        ++next_row;
+        ahead.advance<C * kLanes * 2>();
     }
-    [[nodiscard]] HalfTile from(int column) const { return {data + column, rows, at, row_bytes, column == 0 ? 0 : kTile, 0}; }
+    // Each pass over some positions takes its share.
+    [[nodiscard]] HalfTile from(int column) const { return {data + column, {ahead.rows, ahead.at, ahead.row_bytes, column, 0}}; }
 };
 
 // Straight from the rows of the cache.
@@ -55,10 +68,8 @@ struct CellTile {
     const Rows* rows;
     ptrdiff_t at;
     int column;
-    int row_bytes;
-    // What is fetched next of the tile to come: each pass over some columns takes its share, in the order of addresses.
-    int next_row = 0;
-    int next_byte = 0;
+    // Each pass over some columns takes its share.
+    FetchAhead ahead;
 
     HWY_INLINE VF operator()(int k, int j) const {
         if constexpr (format == kv::RowFormat::F32) {
@@ -71,17 +82,11 @@ struct CellTile {
     }
     template <int C>
     HWY_INLINE void fetch_next() {
-        constexpr int kBytes = C * kLanes * (format == kv::RowFormat::F32 ? 4 : format == kv::RowFormat::Q8_0 ? 1 : 2);
-        if (next_row >= kTile) return;
-        for (int i = 0; i < kBytes; i += 64) fetch(rows->next[next_row] + next_byte + i);
-        next_byte += kBytes;
-        if (next_byte < row_bytes) return;
-        next_byte = 0;
-        ++next_row;
+        ahead.advance<C * kLanes*(format == kv::RowFormat::F32 ? 4 : format == kv::RowFormat::Q8_0 ? 1 : 2)>();
     }
     [[nodiscard]] CellTile from(int more) const {
         const auto first = static_cast<int>(element_at(format, column + more));
-        return {rows, first, column + more, row_bytes, kTile * first / row_bytes, 0};
+        return {rows, first, column + more, {rows, 0, ahead.row_bytes, kTile * first / ahead.row_bytes, 0}};
     }
 };
 

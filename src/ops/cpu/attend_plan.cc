@@ -52,7 +52,6 @@ AttendSpace cut_space(Cutter& cutter, size_t rows, size_t chunks, size_t v_padde
     s.key_scales = cutter.take<float>(kTile);
     s.values = cutter.take<float>(kTile * v_padded);
     s.value_scales = cutter.take<float>((v_padded + kTile - 1) / kTile * kTile);
-    s.value_halves = cutter.take<uint16_t>((v_padded + kTile - 1) / kTile * kTile);
     s.scores = cutter.take<float>(rows * kTile);
     s.other_scores = cutter.take<float>(rows * kTile);
     s.corrections = cutter.take<float>(rows + 16);

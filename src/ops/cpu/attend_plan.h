@@ -62,22 +62,21 @@ struct AttendState {
 
 // What one member of the team works on.
 struct AttendSpace {
-    float* query;            // [chunks, rows, kChunk]: scaled; with packed keys the int8 values as floats
-    int8_t* query_bytes;     // [chunks, rows, kChunk]
-    float* query_scales;     // [chunks * 2, rows]
-    int32_t* query_starts;   // [chunks * 2, rows]: -128 times the sum of a block's bytes
-    float* query_row;        // [chunks * kChunk]
-    float* turn_table;       // [chunks * kChunk]
-    float* keys;             // [kChunk, kTile]
-    uint16_t* key_halves;    // [kChunk, kTile]
-    float* key_scales;       // [kTile]
-    float* values;           // [kTile, v_padded]
-    float* value_scales;     // [blocks of 32 in v_padded, kTile]
-    uint16_t* value_halves;  // the same as f16
-    float* scores;           // [rows, kTile]
-    float* other_scores;     // [rows, kTile]
-    float* corrections;      // [rows + 16]
-    float* lane_sums;        // [rows, 16]
+    float* query;           // [chunks, rows, kChunk]: scaled; with packed keys the int8 values as floats
+    int8_t* query_bytes;    // [chunks, rows, kChunk]
+    float* query_scales;    // [chunks * 2, rows]
+    int32_t* query_starts;  // [chunks * 2, rows]: -128 times the sum of a block's bytes
+    float* query_row;       // [chunks * kChunk]
+    float* turn_table;      // [chunks * kChunk]
+    float* keys;            // [kChunk, kTile]
+    uint16_t* key_halves;   // [kChunk, kTile]
+    float* key_scales;      // [kTile]
+    float* values;          // [kTile, v_padded]
+    float* value_scales;    // [blocks of 32 in v_padded, kTile]
+    float* scores;          // [rows, kTile]
+    float* other_scores;    // [rows, kTile]
+    float* corrections;     // [rows + 16]
+    float* lane_sums;       // [rows, 16]
     AttendState state;
 };
 

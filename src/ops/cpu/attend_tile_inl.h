@@ -196,19 +196,29 @@ inline void turn_slowly(kv::RowFormat format, const Rows& rows, int first, int n
     }
 }
 
-// The scales of one block of each position, in two steps with other work between them: a vector cannot be read soon after its
-// elements were written one by one.
-HWY_INLINE void gather_scales(const Rows& rows, ptrdiff_t at, uint16_t* halves /* [kTile] */) {
-    for (int i = 0; i < kTile; ++i) std::memcpy(halves + i, rows.at[i] + at, sizeof halves[i]);
-}
-
-HWY_INLINE void widen_scales(const uint16_t* halves, float* scales /* [kTile] */) {
-#if HWY_TARGET != HWY_SCALAR
-    for (int i = 0; i < kTile; i += kLanes) {
-        hn::Store(load_half<kv::RowFormat::F16>(reinterpret_cast<const std::byte*>(halves + i)), DF(), scales + i);
+// The scales of one block of each position, which lie at `at` in its row. Their vector is put together in registers: one that was written
+// element by element could not be read soon.
+HWY_INLINE void load_scales(const Rows& rows, ptrdiff_t at, float* scales /* [kTile] */) {
+#if HWY_TARGET == HWY_SCALAR
+    for (int i = 0; i < kTile; ++i) {
+        uint16_t half = 0;
+        std::memcpy(&half, rows.at[i] + at, sizeof half);
+        scales[i] = f16_to_f32(half);
     }
 #else
-    for (int i = 0; i < kTile; ++i) scales[i] = f16_to_f32(halves[i]);
+    const hn::Repartition<int64_t, DF> d64;
+    const hn::Rebind<uint16_t, decltype(d64)> d16;
+    static_assert(sizeof(void*) == sizeof(int64_t) && kPackedBlockBytes >= 8);
+    const auto* base = reinterpret_cast<const int64_t*>(rows.at[0] + at);
+    const auto origin = hn::Set(d64, reinterpret_cast<intptr_t>(rows.at[0]));
+    const auto halves = [&](int i) HWY_ATTR {
+        const auto offsets = hn::Sub(hn::LoadU(d64, reinterpret_cast<const int64_t*>(rows.at + i)), origin);
+        return hn::TruncateTo(d16, hn::BitCast(hn::RebindToUnsigned<decltype(d64)>(), hn::GatherOffset(d64, base, offsets)));
+    };
+    for (int i = 0; i < kTile; i += kLanes) {
+        const hn::Rebind<uint16_t, DF> whole;
+        hn::Store(widen_half<kv::RowFormat::F16>(hn::Combine(whole, halves(i + kLanes / 2), halves(i))), DF(), scales + i);
+    }
 #endif
 }
 
