@@ -285,6 +285,42 @@ TEST_F(LibraryC, RefusesByNumberAndWord) {
     expect_refused(cellar_say(session_.get(), "x", &options_, &answer, &error_), CELLAR_INPUT, "temperature");
 }
 
+// A program that was built against a header with shorter options: what lies behind them is its own.
+template <class Options>
+void expect_init_keeps_within(void (*init)(Options*, size_t), size_t known) {
+    Options whole;
+    init(&whole, sizeof whole);
+    EXPECT_EQ(whole.size, sizeof whole);
+    for (const size_t size : {size_t{0}, sizeof(size_t) - 1, sizeof(size_t), known, sizeof(Options), sizeof(Options) + 40}) {
+        std::vector<unsigned char> place(sizeof(Options) + 64, 0x55);
+        auto* options = reinterpret_cast<Options*>(place.data());
+        init(options, size);
+        const size_t written = size < sizeof(size_t) ? 0 : std::min(size, sizeof(Options));
+        if (written > 0) {
+            EXPECT_EQ(options->size, written);
+            EXPECT_EQ(std::memcmp(place.data() + sizeof(size_t), reinterpret_cast<unsigned char*>(&whole) + sizeof(size_t), written - sizeof(size_t)),
+                      0);
+        }
+        for (size_t i = written; i < place.size(); ++i) ASSERT_EQ(place[i], 0x55) << i << " of " << size;
+    }
+    init(nullptr, sizeof whole);
+}
+
+TEST_F(LibraryC, AnOlderProgramsOptionsAreNotOverrun) {
+    expect_init_keeps_within(cellar_model_options_init_sized, offsetof(cellar_model_options, threads));
+    expect_init_keeps_within(cellar_engine_options_init_sized, offsetof(cellar_engine_options, kv_budget));
+    expect_init_keeps_within(cellar_session_options_init_sized, offsetof(cellar_session_options, overflow));
+    expect_init_keeps_within(cellar_generate_options_init_sized, offsetof(cellar_generate_options, cancel));
+    // What it was given it may hand in.
+    std::vector<unsigned char> place(offsetof(cellar_engine_options, kv_budget));
+    auto* options = reinterpret_cast<cellar_engine_options*>(place.data());
+    cellar_engine_options_init_sized(options, place.size());
+    options->context = 64;
+    cellar_engine* engine = nullptr;
+    EXPECT_EQ(cellar_engine_make(model_.get(), options, &engine, &error_), CELLAR_OK) << error_.message;
+    cellar_engine_close(engine);
+}
+
 TEST_F(LibraryC, MessagesAreCutAtWholeCharacters) {
     std::string path = "/";
     while (path.size() < 3000) path += "\xE2\x82\xAC";

@@ -3,7 +3,9 @@
  * Calls that can fail return a cellar_code, and fill `error` if it is not NULL. Strings are UTF-8. What a call hands out through `out`
  * is NULL after a failure, and is given back by the function named beside its type; these take NULL. NULL where something is needed is
  * CELLAR_INPUT. Lists are written up to `capacity` entries and `*count` says how many there are, so a first call may ask with capacity 0.
- * Options start with their size and are filled with defaults by their _init function, so that they can grow: always call it first.
+ * Options start with their size and are filled with defaults by their _init macro, so that they can grow: always use it first. Languages that
+ * cannot expand it call the _init_sized function with the size of what they declare; it writes no byte behind that, and nothing if it is too small
+ * to hold `size`.
  * Sessions keep their engine and engines their model: each may be given back as soon as it is of no more use.
  */
 #ifndef CELLAR_CELLAR_H
@@ -56,7 +58,8 @@ typedef struct cellar_model_options {
     size_t size;
     int32_t pack, threads;
 } cellar_model_options;
-void cellar_model_options_init(cellar_model_options* options);
+void cellar_model_options_init_sized(cellar_model_options* options, size_t size);
+#define cellar_model_options_init(options) cellar_model_options_init_sized((options), sizeof *(options))
 
 typedef struct cellar_engine_options {
     size_t size;
@@ -65,7 +68,8 @@ typedef struct cellar_engine_options {
     const char *cache_type, *cache_type_k, *cache_type_v; /* NULL: as "" */
     const char* kv_budget;                                /* likewise */
 } cellar_engine_options;
-void cellar_engine_options_init(cellar_engine_options* options);
+void cellar_engine_options_init_sized(cellar_engine_options* options, size_t size);
+#define cellar_engine_options_init(options) cellar_engine_options_init_sized((options), sizeof *(options))
 
 typedef struct cellar_memory {
     int64_t context;
@@ -104,7 +108,8 @@ typedef struct cellar_session_options {
     int32_t overflow;                   /* 0 stop, 1 drop turns, 2 shift, 3 slide */
     int32_t unused_too;                 /* likewise */
 } cellar_session_options;
-void cellar_session_options_init(cellar_session_options* options);
+void cellar_session_options_init_sized(cellar_session_options* options, size_t size);
+#define cellar_session_options_init(options) cellar_session_options_init_sized((options), sizeof *(options))
 
 typedef struct cellar_generate_options {
     size_t size;
@@ -119,7 +124,8 @@ typedef struct cellar_generate_options {
     void* user;
     const cellar_cancel* cancel;
 } cellar_generate_options;
-void cellar_generate_options_init(cellar_generate_options* options);
+void cellar_generate_options_init_sized(cellar_generate_options* options, size_t size);
+#define cellar_generate_options_init(options) cellar_generate_options_init_sized((options), sizeof *(options))
 
 typedef struct cellar_message {
     const char *role, *content;

@@ -85,9 +85,9 @@ api::Status copy_out(const T* from, size_t found, T* out, size_t capacity, size_
 
 // Options as far as the caller knows them, the rest at their defaults. None: the first field says that init was not called.
 template <class Options>
-std::optional<Options> known(const Options* given, void (*init)(Options*)) {
+std::optional<Options> known(const Options* given, void (*init)(Options*, size_t)) {
     Options out;
-    init(&out);
+    init(&out, sizeof out);
     if (given == nullptr) return out;
     if (given->size < sizeof(size_t) || given->size > 4096) return std::nullopt;
     std::memcpy(&out, given, std::min(given->size, sizeof out));
@@ -103,7 +103,7 @@ std::string text_or_empty(const char* text) {
 }
 
 api::Result<api::EngineOptions> to_options(const cellar_engine_options* given) {
-    const auto options = known(given, cellar_engine_options_init);
+    const auto options = known(given, cellar_engine_options_init_sized);
     if (!options) return not_initialised("cellar_engine_options_init");
     api::EngineOptions out;
     out.threads = options->threads;
@@ -120,7 +120,7 @@ api::Result<api::EngineOptions> to_options(const cellar_engine_options* given) {
 }
 
 api::Result<api::GenerateOptions> to_options(const cellar_generate_options* given) {
-    const auto o = known(given, cellar_generate_options_init);
+    const auto o = known(given, cellar_generate_options_init_sized);
     if (!o) return not_initialised("cellar_generate_options_init");
     if (o->stops == nullptr && o->stops_count > 0) return missing("stops");
     api::GenerateOptions out;
@@ -154,10 +154,12 @@ cellar_code ask(cellar_session* session, const cellar_generate_options* given, c
     });
 }
 
+// Hands out defaults as far as the caller's structure reaches, which may be one of an older header.
 template <class T>
-void fill(T* options) {
-    *options = T{};
-    options->size = sizeof(T);
+void fill(T* options, size_t size, T defaults) {
+    if (options == nullptr || size < sizeof defaults.size) return;
+    defaults.size = std::min(size, sizeof defaults);
+    std::memcpy(options, &defaults, defaults.size);
 }
 
 }  // namespace
@@ -171,17 +173,18 @@ const char* cellar_version(void) {
 
 // --- models
 
-void cellar_model_options_init(cellar_model_options* options) {
+void cellar_model_options_init_sized(cellar_model_options* options, size_t size) {
     const api::ModelOptions defaults;
-    fill(options);
-    options->pack = defaults.pack ? 1 : 0;
-    options->threads = defaults.threads;
+    cellar_model_options out{};
+    out.pack = defaults.pack ? 1 : 0;
+    out.threads = defaults.threads;
+    fill(options, size, out);
 }
 
 cellar_code cellar_model_open(const char* path, const cellar_model_options* given, cellar_model** out, cellar_error* error) {
     return hand_out(out, error, [&]() -> api::Result<api::Model> {
         if (path == nullptr) return missing("path");
-        const auto options = known(given, cellar_model_options_init);
+        const auto options = known(given, cellar_model_options_init_sized);
         if (!options) return not_initialised("cellar_model_options_init");
         return api::Model::open(path, {options->pack != 0, options->threads});
     });
@@ -240,15 +243,16 @@ cellar_code cellar_decode(const cellar_model* model, const int32_t* ids, size_t 
 
 // --- engines
 
-void cellar_engine_options_init(cellar_engine_options* options) {
+void cellar_engine_options_init_sized(cellar_engine_options* options, size_t size) {
     const api::EngineOptions defaults;
-    fill(options);
-    options->threads = defaults.threads;
-    options->context = defaults.context;
-    options->max_sessions = defaults.max_sessions;
-    options->cache_tokens = defaults.cache_tokens;
-    options->chunk = defaults.chunk;
-    options->check_finite = defaults.check_finite ? 1 : 0;
+    cellar_engine_options out{};
+    out.threads = defaults.threads;
+    out.context = defaults.context;
+    out.max_sessions = defaults.max_sessions;
+    out.cache_tokens = defaults.cache_tokens;
+    out.chunk = defaults.chunk;
+    out.check_finite = defaults.check_finite ? 1 : 0;
+    fill(options, size, out);
 }
 
 cellar_code cellar_engine_make(const cellar_model* model, const cellar_engine_options* given, cellar_engine** out, cellar_error* error) {
@@ -286,32 +290,34 @@ cellar_code cellar_engine_get_stats(const cellar_engine* engine, cellar_stats* o
 
 // --- sessions
 
-void cellar_session_options_init(cellar_session_options* options) {
-    fill(options);
-    options->thinking = -1;
+void cellar_session_options_init_sized(cellar_session_options* options, size_t size) {
+    cellar_session_options out{};
+    out.thinking = -1;
+    fill(options, size, out);
 }
 
-void cellar_generate_options_init(cellar_generate_options* options) {
+void cellar_generate_options_init_sized(cellar_generate_options* options, size_t size) {
     const api::GenerateOptions defaults;
     const api::Sampling& s = defaults.sampling;
-    fill(options);
-    options->temperature = s.temperature;
-    options->top_k = s.top_k;
-    options->top_p = s.top_p;
-    options->min_p = s.min_p;
-    options->typical_p = s.typical_p;
-    options->repetition_penalty = s.repetition_penalty;
-    options->presence_penalty = s.presence_penalty;
-    options->frequency_penalty = s.frequency_penalty;
-    options->penalty_last_n = s.penalty_last_n;
-    options->seed = s.seed;
-    options->max_tokens = defaults.max_tokens;
+    cellar_generate_options out{};
+    out.temperature = s.temperature;
+    out.top_k = s.top_k;
+    out.top_p = s.top_p;
+    out.min_p = s.min_p;
+    out.typical_p = s.typical_p;
+    out.repetition_penalty = s.repetition_penalty;
+    out.presence_penalty = s.presence_penalty;
+    out.frequency_penalty = s.frequency_penalty;
+    out.penalty_last_n = s.penalty_last_n;
+    out.seed = s.seed;
+    out.max_tokens = defaults.max_tokens;
+    fill(options, size, out);
 }
 
 cellar_code cellar_session_open(cellar_engine* engine, const cellar_session_options* given, cellar_session** out, cellar_error* error) {
     return hand_out(out, error, [&]() -> api::Result<api::Session> {
         if (engine == nullptr) return missing("engine");
-        const auto options = known(given, cellar_session_options_init);
+        const auto options = known(given, cellar_session_options_init_sized);
         if (!options) return not_initialised("cellar_session_options_init");
         if (options->thinking < -1 || options->thinking > 1) return api::Status{api::StatusKind::Input, "thinking is not -1, 0 or 1"};
         api::SessionOptions inner;
