@@ -131,19 +131,25 @@ Result<void> export_text(const SessionFile& file, const SessionDirectory& direct
     return {};
 }
 
-// What is damaged is shown as far as it can be read.
-Result<std::unique_ptr<SessionFile>> open_existing(const std::string& path, bool changes) {
+// To be changed.
+Result<std::unique_ptr<SessionFile>> open_existing(const std::string& path) {
     auto file = SessionFile::open(path);
-    if (!file && !changes)
-        if (auto partly = SessionFile::open(path, Reading::Prefix)) file = std::move(partly);
     if (file && (*file)->is_new()) return fail("{}: no such file", path);
+    return file;
+}
+
+// To be shown; what is damaged as far as it can be read.
+Result<std::unique_ptr<SessionFile>> open_to_read(const std::string& path) {
+    auto file = SessionFile::open(path, Reading::Whole, Access::Read);
+    if (!file)
+        if (auto partly = SessionFile::open(path, Reading::Prefix, Access::Read)) file = std::move(partly);
     return file;
 }
 
 }  // namespace
 
 Result<int> print_session_file(const std::string& path, bool json) {
-    CELLAR_TRY(const auto file, open_existing(path, false));
+    CELLAR_TRY(const auto file, open_to_read(path));
     CELLAR_TRY(const SessionDirectory directory, read_directory(*file));
     if (json) {
         print_text(to_json(*file, directory).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
@@ -156,12 +162,13 @@ Result<int> print_session_file(const std::string& path, bool json) {
 Result<int> session(const SessionArgs& args) {
     const bool changes = args.prune || !args.drop.empty();
     if (!changes && !args.export_text) return print_session_file(args.file, args.json);
-    CELLAR_TRY(const auto file, open_existing(args.file, changes));
     if (args.export_text) {
+        CELLAR_TRY(const auto file, open_to_read(args.file));
         CELLAR_TRY(const SessionDirectory directory, read_directory(*file));
         CELLAR_TRY_VOID(export_text(*file, directory, args.branch));
         return kExitOk;
     }
+    CELLAR_TRY(const auto file, open_existing(args.file));
     const uint64_t before = file->file_bytes() + file->unread_bytes();
     CELLAR_TRY_VOID(prune(*file, args.drop));
     if (const std::string note = file->take_note(); !note.empty()) say(note);

@@ -322,5 +322,17 @@ TEST_F(CliSession, ASessionInUseIsRefusedByName) {
     }
 }
 
+// Who only looks gets in nobody's way who only looks, and is refused no file that can be read.
+TEST_F(CliSession, LookingAtASessionNeedsNoRightToChangeIt) {
+    ASSERT_EQ(chat("My name is Ada.\n").code, 0);
+    const auto reader = SessionFile::open(file_, Reading::Whole, Access::Read);
+    ASSERT_TRUE(reader);
+    for (const std::vector<std::string>& arguments :
+         {std::vector<std::string>{"session", file_}, {"session", file_, "--json"}, {"session", file_, "--export-text"}, {"inspect", file_}})
+        EXPECT_EQ(cellar(arguments).code, 0) << arguments[0];
+    EXPECT_EQ(cellar({"session", file_, "--prune"}).code, 1);
+    EXPECT_EQ(cellar({"session", file_ + "-none"}).code, 1);
+}
+
 }  // namespace
 }  // namespace cellar

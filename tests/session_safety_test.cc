@@ -178,6 +178,71 @@ TEST_F(SessionFiles, LinksAreFollowedOnlyIfTheyBelongToTheUser) {
     EXPECT_NE(refusal().find("belongs to another user"), std::string::npos) << refusal();
 }
 
+// Rights that do not hold for this process while it is not root.
+class AsNobody {
+  public:
+    AsNobody() : root_(geteuid() == 0) {
+        if (root_) {
+            EXPECT_EQ(seteuid(65534), 0);
+        }
+    }
+    ~AsNobody() {
+        if (root_) {
+            EXPECT_EQ(seteuid(0), 0);
+        }
+    }
+    AsNobody(const AsNobody&) = delete;
+    AsNobody& operator=(const AsNobody&) = delete;
+
+  private:
+    bool root_;
+};
+
+TEST_F(SessionFiles, OneThatMayOnlyBeReadCanBeRead) {
+    ASSERT_TRUE(save(*open(), "one"));
+    // Where everybody may look.
+    const fs::path shared = fs::temp_directory_path() / ("cellar-read-" + std::to_string(getpid()));
+    fs::create_directory(shared);
+    fs::permissions(shared, fs::perms(0755));
+    fs::copy(folder_, shared / "here");
+    fs::remove_all(folder_);
+    folder_ = shared;
+    path_ = shared / "here" / "s";
+    const std::string leftover = path_ + ".cellar-unfinished-abcdef";
+    std::ofstream(leftover).flush();
+    fs::permissions(path_, fs::perms(0444));
+    const auto before = fs::last_write_time(path_);
+    {
+        const AsNobody nobody;
+        EXPECT_FALSE(SessionFile::open(path_));
+        auto file = SessionFile::open(path_, Reading::Whole, Access::Read);
+        ASSERT_TRUE(file) << file.error().message;
+        EXPECT_EQ(read_directory(**file)->branches.size(), 1U);
+        const auto another = SessionFile::open(path_, Reading::Prefix, Access::Read);
+        EXPECT_TRUE(another) << "readers do not get in each other's way";
+        const auto rewritten = (*file)->rewrite();
+        ASSERT_FALSE(rewritten);
+        EXPECT_NE(rewritten.error().message.find("read only"), std::string::npos) << rewritten.error().message;
+        auto changes = (*file)->begin();
+        EXPECT_FALSE(changes.add(SectionKind::Host, std::span<const std::byte>()));
+    }
+    EXPECT_EQ(fs::last_write_time(path_), before);
+    EXPECT_TRUE(fs::exists(leftover)) << "a reader tidies nothing up";
+    fs::permissions(path_, fs::perms(0600));
+    const auto reader = SessionFile::open(path_, Reading::Whole, Access::Read);
+    ASSERT_TRUE(reader);
+    EXPECT_FALSE(SessionFile::open(path_)) << "nobody writes what is being read";
+    EXPECT_FALSE(SessionFile::open(path_ + "-none", Reading::Whole, Access::Read)) << "what is not there cannot be read";
+}
+
+TEST_F(SessionFiles, OneThatIsWrittenIsNotRead) {
+    const auto session = open();
+    ASSERT_TRUE(save(*session, "one"));
+    const auto reader = SessionFile::open(path_, Reading::Whole, Access::Read);
+    ASSERT_FALSE(reader);
+    EXPECT_NE(reader.error().message.find("another process has this session open"), std::string::npos) << reader.error().message;
+}
+
 TEST_F(SessionFiles, OneThatIsCutWhileItIsReadEndsWithAMessage) {
     EXPECT_TRUE(engine_->append(seq_, tiny::tokens(*model_, 400, 3)));
     ASSERT_TRUE(save(*open(), "one"));

@@ -118,12 +118,12 @@ Result<SessionMap> SessionFile::map(int fd) const {
     return SessionMap::make(path_, fd);
 }
 
-Result<std::unique_ptr<SessionFile>> SessionFile::open(const std::string& path, Reading reading) {
+Result<std::unique_ptr<SessionFile>> SessionFile::open(const std::string& path, Reading reading, Access access) {
     if (path.empty()) return fail("a session needs a file name");
-    std::unique_ptr<SessionFile> out(new SessionFile(path));
+    std::unique_ptr<SessionFile> out(new SessionFile(path, access));
     struct stat link {};
     if (lstat(path.c_str(), &link) != 0) {
-        if (errno != ENOENT) return system_error(path, "cannot be opened", errno);
+        if (errno != ENOENT || access == Access::Read) return system_error(path, "cannot be opened", errno);
         CELLAR_TRY_VOID(check_can_be_made(path));
         remove_abandoned(path);
         return out;
@@ -134,17 +134,29 @@ Result<std::unique_ptr<SessionFile>> SessionFile::open(const std::string& path, 
         if (realpath(path.c_str(), real) == nullptr) return system_error(path, "the link leads nowhere", errno);
         out->path_ = real;
     }
-    out->fd_ = ::open(out->path_.c_str(), O_RDWR | O_CLOEXEC);
-    if (out->fd_ < 0) return system_error(path, "cannot be opened", errno);
-    struct stat info {};
-    if (fstat(out->fd_, &info) != 0) return system_error(path, "cannot be opened", errno);
-    if (!S_ISREG(info.st_mode)) return fail("{}: it is no regular file", path);
-    const bool locked = flock(out->fd_, LOCK_EX | LOCK_NB) == 0;
-    // Whoever had the lock may have put another file in the place of the one that was opened here.
-    if (!locked || place_of(out->path_, out->fd_) != Place::Same) return fail(ErrorKind::System, "{}: another process has this session open", path);
-    remove_abandoned(out->path_);
+    CELLAR_TRY_VOID(out->open_existing());
+    if (access == Access::Write) remove_abandoned(out->path_);
     CELLAR_TRY_VOID(out->read(reading));
     return out;
+}
+
+Result<void> SessionFile::open_existing() {
+    const bool writes = access_ == Access::Write;
+    fd_ = ::open(path_.c_str(), (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
+    if (fd_ < 0) return system_error(path_, "cannot be opened", errno);
+    struct stat info {};
+    if (fstat(fd_, &info) != 0) return system_error(path_, "cannot be opened", errno);
+    if (!S_ISREG(info.st_mode)) return fail("{}: it is no regular file", path_);
+    // A reader may do without a lock where there are none, as on some file systems.
+    const bool locked = flock(fd_, (writes ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0 || (!writes && errno != EWOULDBLOCK);
+    // Whoever had the lock may have put another file in the place of the one that was opened here.
+    if (!locked || place_of(path_, fd_) != Place::Same) return fail(ErrorKind::System, "{}: another process has this session open", path_);
+    return {};
+}
+
+Result<void> SessionFile::check_writable() const {
+    if (access_ == Access::Read) return fail(ErrorKind::System, "{}: it was opened to be read only", path_);
+    return {};
 }
 
 Result<void> SessionFile::read(Reading reading) {
@@ -278,6 +290,7 @@ Result<void> SessionFile::set_aside_damaged() {
 }
 
 Result<void> SessionFile::Save::start() {
+    CELLAR_TRY_VOID(file_.check_writable());
     if (file_.fd_ < 0) {
         CELLAR_TRY(file_.fd_, file_.create_beside(temporary_));
         end_ = kSessionHeaderBytes;
@@ -385,6 +398,7 @@ SessionFile::Save::~Save() {
 
 Result<void> SessionFile::rewrite() {
     CHECK(exists_);
+    CELLAR_TRY_VOID(check_writable());
     CELLAR_TRY_VOID(look_after_place());
     return lost_saves_ > 0 || lost_pieces_ > 0 ? set_aside_damaged() : rewrite_over(true);
 }

@@ -7,7 +7,7 @@
 // Reading takes the last commit whose sections all verify, before anything is handed out. A file that could not be read is never written to,
 // and one of which a newer state is damaged is kept under another name before anything is written.
 //
-// Thread rule: one thread. The file is locked while it is open: a second process is refused.
+// Thread rule: one thread. The file is locked while it is open: a second process is refused, unless both read.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -48,12 +48,15 @@ class SessionMap {
     FaultGuard* guard_ = nullptr;
 };
 
+// Reading: the file need not be writable, and stays as it is; several may read it at once, while nobody writes.
+enum class Access : uint8_t { Write, Read };
+
 class SessionFile {
   public:
     // Opens an existing file, or prepares a new one that appears with the first save. Refuses a file that is locked, is no session file, is of
     // an unknown version, has no commit that verifies, or is a link that belongs to somebody else; and a new one where none can be made.
-    // Removes what saves that were killed have left beside it.
-    static Result<std::unique_ptr<SessionFile>> open(const std::string& path, Reading reading = Reading::Whole);
+    // Removes what saves that were killed have left beside it. To read, there must be a file; it is never saved to, and nothing is removed.
+    static Result<std::unique_ptr<SessionFile>> open(const std::string& path, Reading reading = Reading::Whole, Access access = Access::Write);
     ~SessionFile();
     SessionFile(const SessionFile&) = delete;
     SessionFile& operator=(const SessionFile&) = delete;
@@ -109,7 +112,9 @@ class SessionFile {
     void set_fault_hook(FaultHook hook) { fault_ = std::move(hook); }
 
   private:
-    explicit SessionFile(std::string path) : path_(std::move(path)) {}
+    SessionFile(std::string path, Access access) : path_(std::move(path)), access_(access) {}
+    Result<void> open_existing();
+    [[nodiscard]] Result<void> check_writable() const;
     Result<void> read(Reading reading);
     Result<SessionMap> map(int fd) const;
     Result<void> look_after_place();
@@ -122,6 +127,7 @@ class SessionFile {
     Result<void> rewrite_over(bool replaces);
 
     std::string path_;
+    Access access_;
     int fd_ = -1;
     bool exists_ = false;
     uint64_t end_ = 0;  // behind the last commit
