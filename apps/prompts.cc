@@ -1,5 +1,6 @@
 // Where prompts come from and how answers are summed up.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "apps/commands.h"
 #include "apps/terminal.h"
@@ -10,6 +11,10 @@ namespace cellar::apps {
 namespace {
 
 constexpr size_t kMostText = size_t{256} << 20;
+
+Result<std::string> read_stdin() {
+    return read_descriptor(STDIN_FILENO, "stdin", kMostText);
+}
 
 }  // namespace
 

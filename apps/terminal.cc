@@ -135,11 +135,4 @@ std::optional<std::string> read_line(const std::string& prompt, bool& interrupte
     return out;
 }
 
-std::string read_stdin() {
-    std::string out;
-    char buffer[65536];
-    while (const size_t n = std::fread(buffer, 1, sizeof buffer, stdin)) out.append(buffer, n);
-    return out;
-}
-
 }  // namespace cellar::apps

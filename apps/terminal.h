@@ -48,7 +48,4 @@ Cancel& interrupts();
 // On a terminal Ctrl-C gives an empty line with `interrupted` set.
 std::optional<std::string> read_line(const std::string& prompt, bool& interrupted);
 
-// All of stdin, every byte.
-std::string read_stdin();
-
 }  // namespace cellar::apps

@@ -134,6 +134,19 @@ TEST(Blame, GoesToWhatIsWrong) {
     EXPECT_NE(system.err.find("system text is not UTF-8"), std::string::npos) << system.err;
 }
 
+TEST(Blame, AnInputThatCannotBeReadIsNoEmptyOne) {
+    for (const std::string& arguments :
+         {"run " + kModel, "run " + kModel + " -f -", "tokenize " + kModel + " -f -", "perplexity " + kModel + " -f -"}) {
+        SCOPED_TRACE(arguments);
+        const Outcome folder = shell(arguments, "< /");
+        EXPECT_EQ(folder.code, 1);
+        EXPECT_EQ(folder.err, "cellar: stdin: is a folder, not a file\n");
+        const Outcome closed = shell(arguments, "<&-");
+        EXPECT_EQ(closed.code, 1);
+        EXPECT_EQ(closed.err, "cellar: stdin: cannot read it: Bad file descriptor\n");
+    }
+}
+
 TEST(Blame, LogitsOverwriteNothingThatIsRead) {
     const std::string model = std::string(CELLAR_BINARY_DIR) + "/cli-output-model.gguf";
     std::filesystem::copy_file(kModel, model, std::filesystem::copy_options::overwrite_existing);

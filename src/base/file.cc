@@ -45,6 +45,14 @@ tl::unexpected<Error> system_error(const char* what, const std::string& path, in
     return fail(ErrorKind::System, "{}: cannot {} it: {}", shown(path), what, std::strerror(number));
 }
 
+// What an open descriptor leads to; a folder is an error.
+Result<struct stat> look_at(int descriptor, const std::string& name) {
+    struct stat status {};
+    if (::fstat(descriptor, &status) != 0) return system_error("read", name, errno);
+    if (S_ISDIR(status.st_mode)) return fail("{}: is a folder, not a file", shown(name));
+    return status;
+}
+
 struct Opened {
     Descriptor descriptor;
     struct stat status;
@@ -57,8 +65,7 @@ Result<Opened> open_to_read(const std::string& path, int flags) {
     if (path.find('\0') != std::string::npos) return fail("{}: a path cannot contain a zero byte", shown(path));
     Opened opened{Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags)), {}};
     if (opened.descriptor.get() < 0) return system_error("read", path, errno);
-    if (::fstat(opened.descriptor.get(), &opened.status) != 0) return system_error("read", path, errno);
-    if (S_ISDIR(opened.status.st_mode)) return fail("{}: is a folder, not a file", shown(path));
+    CELLAR_TRY(opened.status, look_at(opened.descriptor.get(), path));
     return opened;
 }
 
@@ -126,23 +133,28 @@ void MappedFile::drop(std::span<const std::byte> range) const {
 
 Result<std::string> read_file(const std::string& path, size_t max_bytes) {
     CELLAR_TRY(const Opened file, open_to_read(path, 0));
+    return read_descriptor(file.descriptor.get(), path, max_bytes);
+}
+
+Result<std::string> read_descriptor(int descriptor, const std::string& name, size_t max_bytes) {
+    CELLAR_TRY(const struct stat status, look_at(descriptor, name));
     std::string text;
     // The size is a hint only: a pipe has none, and a file may grow.
     size_t step = 65536;
-    if (S_ISREG(file.status.st_mode)) {
-        const auto size = static_cast<uint64_t>(file.status.st_size);
-        if (size > max_bytes) return fail("{}: has {} bytes, at most {} are accepted here", shown(path), size, max_bytes);
+    if (S_ISREG(status.st_mode)) {
+        const auto size = static_cast<uint64_t>(status.st_size);
+        if (size > max_bytes) return fail("{}: has {} bytes, at most {} are accepted here", shown(name), size, max_bytes);
         step = static_cast<size_t>(size) + 1;
     }
     size_t used = 0;
     while (true) {
         text.resize(used + step);
-        const ssize_t got = ::read(file.descriptor.get(), text.data() + used, step);
+        const ssize_t got = ::read(descriptor, text.data() + used, step);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return system_error("read", path, errno);
+        if (got < 0) return system_error("read", name, errno);
         if (got == 0) break;
         used += static_cast<size_t>(got);
-        if (used > max_bytes) return fail("{}: has more than the {} bytes that are accepted here", shown(path), max_bytes);
+        if (used > max_bytes) return fail("{}: has more than the {} bytes that are accepted here", shown(name), max_bytes);
         step = std::max<size_t>(65536, used / 2);
     }
     text.resize(used);

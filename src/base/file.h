@@ -54,6 +54,9 @@ class MappedFile {
 // The whole file (or pipe), at most max_bytes of it. Errors: as MappedFile::open (an empty file is fine), too large.
 [[nodiscard]] Result<std::string> read_file(const std::string& path, size_t max_bytes);
 
+// The same for what is open already, from where it stands; `name` stands in errors.
+[[nodiscard]] Result<std::string> read_descriptor(int descriptor, const std::string& name, size_t max_bytes);
+
 enum class FileMode {
     Shared,   // what the umask allows
     Private,  // 0600: its owner alone

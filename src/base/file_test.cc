@@ -224,6 +224,25 @@ TEST_F(FileTest, ReadsAPipeToItsEnd) {
     EXPECT_EQ(*read, text);
 }
 
+TEST_F(FileTest, ReadsWhatIsOpenFromWhereItStands) {
+    const int file = ::open(make("a", "one two").c_str(), O_RDONLY);
+    ASSERT_EQ(::lseek(file, 4, SEEK_SET), 4);
+    EXPECT_EQ(read_descriptor(file, "the input", 100).value(), "two");
+    EXPECT_EQ(read_descriptor(file, "the input", 100).value(), "") << "nothing is left";
+    EXPECT_SAYS(read_descriptor(file, "the input", 6), "the input: has 7 bytes, at most 6");
+    ::close(file);
+    EXPECT_SAYS(read_descriptor(file, "the input", 100), "the input: cannot read it: Bad file descriptor");
+    const int folder = ::open(folder_.c_str(), O_RDONLY);
+    EXPECT_SAYS(read_descriptor(folder, "the input", 100), "the input: is a folder, not a file");
+    ::close(folder);
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    ASSERT_EQ(::write(ends[1], "piped", 5), 5);
+    ::close(ends[1]);
+    EXPECT_EQ(read_descriptor(ends[0], "the input", 5).value(), "piped");
+    ::close(ends[0]);
+}
+
 TEST_F(FileTest, WritesAtomically) {
     ASSERT_TRUE(write_file_atomically(path("a"), bytes_of("one")));
     EXPECT_EQ(read_file(path("a"), 100).value(), "one");
