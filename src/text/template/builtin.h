@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "text/template/value.h"
+#include "text/template/heap.h"
 
 namespace cellar::jinja {
 

@@ -2,7 +2,7 @@
 // Python's two ways of filling text: '%s of %d' % values, and '{} of {:>5}'.format(values).
 #include <string_view>
 
-#include "text/template/value.h"
+#include "text/template/builder.h"
 
 namespace cellar::jinja {
 

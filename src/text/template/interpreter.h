@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "text/template/ast.h"
+#include "text/template/builder.h"
 #include "text/template/builtin.h"
 
 namespace cellar::jinja {

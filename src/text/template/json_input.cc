@@ -2,10 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "text/template/heap.h"
 #include "text/template/print.h"
 #include "text/template/template.h"
 #include "text/template/unicode.h"
-#include "text/template/value.h"
 
 namespace cellar::jinja {
 

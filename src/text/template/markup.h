@@ -3,7 +3,7 @@
 // this by accident, when they write `x | safe + y`, and models were trained on what came out.
 #include <string_view>
 
-#include "text/template/value.h"
+#include "text/template/builder.h"
 
 namespace cellar::jinja {
 

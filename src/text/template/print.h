@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "text/template/value.h"
+#include "text/template/builder.h"
 
 namespace cellar::jinja {
 

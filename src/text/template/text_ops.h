@@ -2,7 +2,7 @@
 // Text to text, as Python's str does it: shared by the filters and the methods of str. Results keep the markup of what they came from.
 #include <string_view>
 
-#include "text/template/value.h"
+#include "text/template/heap.h"
 
 namespace cellar::jinja {
 

@@ -9,10 +9,10 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include "text/template/builder.h"
 #include "text/template/ops.h"
 #include "text/template/print.h"
 #include "text/template/unicode.h"
-#include "text/template/value.h"
 
 namespace cellar::jinja {
 namespace {

@@ -1,20 +1,14 @@
-#include "text/template/value.h"
+#include "text/template/objects.h"
 
-#include <functional>
-
+#include "text/template/heap.h"
 #include "text/template/ops.h"
-#include "text/template/unicode.h"
 
 namespace cellar::jinja {
 
-void Object::add_charge(std::uint64_t bytes) {
-    heap->budget().charge(bytes);
-    charged += bytes;
-}
-
-void Value::release() noexcept {
-    if (--object_->references == 0) object_->heap->release(object_);
-}
+namespace {
+constexpr std::size_t entries_without_index = 8;
+constexpr std::size_t nowhere = SIZE_MAX;
+}  // namespace
 
 void List::push(Value value) {
     heap->budget().check_value((items.size() + 1) * sizeof(Value));
@@ -45,11 +39,6 @@ void Iterator::push(Value value) {
     add_charge(sizeof(Value));
     items.push_back(std::move(value));
 }
-
-namespace {
-constexpr std::size_t entries_without_index = 8;
-constexpr std::size_t nowhere = SIZE_MAX;
-}  // namespace
 
 template <class Same>
 std::size_t Dict::locate(std::uint64_t hash, Same same) const {
@@ -126,79 +115,6 @@ void Namespace::set(std::string_view name, Value value) {
     }
     add_charge(sizeof(fields[0]) + name.size());
     fields.emplace_back(std::string(name), std::move(value));
-}
-
-Heap::~Heap() {
-    // What is still here refers to itself in a circle. First every object lets go, then all can be deleted in any order.
-    closing_ = true;
-    for (Object* object = objects_; object != nullptr; object = object->next) object->drop();
-    while (objects_ != nullptr) {
-        Object* next = objects_->next;
-        delete objects_;
-        objects_ = next;
-    }
-}
-
-void Heap::link(Object* object) noexcept {
-    object->heap = this;
-    object->next = objects_;
-    if (objects_ != nullptr) objects_->previous = object;
-    objects_ = object;
-}
-
-void Heap::release(Object* object) noexcept {
-    if (closing_) return;
-    if (object->previous != nullptr) object->previous->next = object->next;
-    if (object->next != nullptr) object->next->previous = object->previous;
-    if (objects_ == object) objects_ = object->next;
-    object->next = dead_;
-    dead_ = object;
-    if (destroying_) return;
-    destroying_ = true;
-    while (dead_ != nullptr) {
-        Object* first = dead_;
-        dead_ = first->next;
-        destroy(first);
-    }
-    destroying_ = false;
-}
-
-void Heap::destroy(Object* object) noexcept {
-    budget_.refund(object->charged);
-    delete object;
-}
-
-Value Heap::string(std::string text, bool markup) {
-    budget_.check_value(text.size());
-    budget_.charge(text.size());
-    budget_.refund(text.size());
-    auto* object = make<String>(std::move(text));
-    Value value(object);
-    object->add_charge(object->text.size());
-    object->markup = markup;
-    return value;
-}
-
-void Builder::append_point(char32_t code) {
-    pay(4);
-    jinja::append_point(text_, code);
-}
-
-std::string Builder::take() {
-    heap_.budget().refund(std::exchange(charged_, 0));
-    return std::move(text_);
-}
-
-void Builder::pay(std::size_t bytes) {
-    const std::uint64_t size = text_.size() + bytes;
-    if (most_ == 0) {
-        heap_.budget().check_value(size);
-    } else if (size > most_) {
-        throw Failure{fmt::format("the output is over the limit of {} bytes", most_), ErrorKind::Full};
-    }
-    heap_.budget().charge(bytes);
-    charged_ += bytes;
-    heap_.budget().step(bytes / 256);
 }
 
 }  // namespace cellar::jinja
