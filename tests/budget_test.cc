@@ -1,6 +1,8 @@
 // The memory limit holds: one ledger for live cells, kept prefixes, tables and transients.
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "base/memory.h"
 #include "engine/conversation.h"
 #include "kv/verify.h"
@@ -132,6 +134,123 @@ TEST(EngineBudgetSteps, NoLengthOfAStepExceedsIt) {
             }
         }
     }
+}
+
+// A model and a step of `outputs` sequences, a token each, that needs more workspace than the longest step and all that read one sequence.
+struct Growing {
+    std::shared_ptr<const model::Model> model;
+    EngineOptions options;
+    size_t more = 0;
+};
+
+std::optional<Growing> find_growing() {
+    for (const char* recipe : {"qwen3moe", "minimax-m2", "llama", "mixtral"}) {
+        for (int chunk = 4; chunk < 24; ++chunk) {
+            Growing out{tiny::model(recipe), tiny::options(), 0};
+            out.options.context = 64;
+            out.options.cells = 4 * 64;
+            out.options.max_seqs = 4;
+            out.options.max_outputs = 4;
+            out.options.chunk = chunk;
+            auto engine = tiny::engine(out.model, out.options);
+            const auto needs = [&](int32_t tokens, int32_t outputs) { return engine->graph({tokens, outputs}).workspace_bytes; };
+            const size_t longest = needs(chunk, 4);
+            bool others = needs(4, 4) <= longest;
+            for (int t = 1; t <= chunk; ++t) others = others || needs(t, 0) > longest || needs(t, 1) > longest;
+            if (others) continue;
+            out.more = needs(4, 4) - longest;
+            return out;
+        }
+    }
+    return std::nullopt;
+}
+
+// Four sequences whose next tokens fit their blocks, in a budget that holds just these.
+class WorkspaceBudget : public testing::Test {
+  protected:
+    void SetUp() override {
+        const auto found = find_growing();
+        ASSERT_TRUE(found) << "every step needs at most what the longest one does: find another model";
+        growing_ = *found;
+        const auto probe = tiny::engine(growing_.model, growing_.options);
+        const kv::CacheStats stats = probe->cache().stats();
+        EngineOptions options = growing_.options;
+        options.budget_bytes = probe->transient_bytes() + stats.table_bytes + 4 * stats.log.block_bytes;
+        for (const kv::GroupStats& group : stats.groups) options.budget_bytes += 8 * group.block_bytes;
+        engine_ = tiny::engine(growing_.model, options);
+        for (uint64_t i = 0; i < 4; ++i) seqs_.push_back(read(*engine_, 63, i));
+        ASSERT_EQ(engine_->ledger_bytes(), engine_->budget_bytes());
+        transients_ = engine_->transient_bytes();
+    }
+    SeqId read(Engine& engine, size_t tokens, uint64_t seed) {
+        const SeqId seq = *engine.cache().open();
+        const auto done = engine.append(seq, tiny::tokens(*growing_.model, tokens, seed));
+        EXPECT_TRUE(done) << done.error().message;
+        return seq;
+    }
+    // A token each.
+    Result<std::vector<float>> step(Engine& engine, const std::vector<SeqId>& seqs) {
+        std::vector<Token> tokens;
+        std::vector<kv::Append> appends;
+        for (const SeqId seq : seqs) tokens.push_back({7, engine.cache().length(seq), 0});
+        for (size_t i = 0; i < seqs.size(); ++i) appends.push_back({seqs[i], std::span(tokens).subspan(i, 1)});
+        CELLAR_TRY(const ops::Mat logits, engine.step(appends));
+        std::vector<float> out;
+        for (int64_t i = 0; i < logits.rows; ++i) out.insert(out.end(), logits.row(i), logits.row(i) + logits.cols);
+        return out;
+    }
+    // What an engine without such a budget says behind the first three sequences and a fresh one of 5 tokens.
+    std::vector<float> expected() {
+        auto engine = tiny::engine(growing_.model, growing_.options);
+        std::vector<SeqId> seqs;
+        for (uint64_t i = 0; i < 3; ++i) seqs.push_back(read(*engine, 63, i));
+        seqs.push_back(read(*engine, 5, 99));
+        return *step(*engine, seqs);
+    }
+    void check() {
+        EXPECT_EQ(kv::verify(engine_->cache()), "");
+        EXPECT_LE(engine_->ledger_bytes(), engine_->budget_bytes());
+    }
+
+    Growing growing_;
+    std::unique_ptr<Engine> engine_;
+    std::vector<SeqId> seqs_;
+    size_t transients_ = 0;
+};
+
+TEST_F(WorkspaceBudget, IsFullWhereLiveSequencesHaveIt) {
+    const auto refused = step(*engine_, seqs_);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().kind, ErrorKind::Full);
+    EXPECT_NE(refused.error().message.find("a step of 4 tokens needs"), std::string::npos) << refused.error().message;
+    for (const SeqId seq : seqs_) EXPECT_EQ(engine_->cache().length(seq), 63);
+    EXPECT_EQ(engine_->transient_bytes(), transients_);
+    check();
+    // As soon as one of them lets go, it is there.
+    engine_->cache().close(seqs_.back());
+    seqs_.back() = read(*engine_, 5, 99);
+    const auto done = step(*engine_, seqs_);
+    ASSERT_TRUE(done) << done.error().message;
+    EXPECT_EQ(*done, expected());
+    EXPECT_EQ(engine_->transient_bytes(), transients_ + growing_.more);
+    check();
+    // It is taken once.
+    ASSERT_TRUE(step(*engine_, {seqs_[3]}));
+    EXPECT_EQ(engine_->transient_bytes(), transients_ + growing_.more);
+    check();
+}
+
+TEST_F(WorkspaceBudget, IsTakenFromWhatIsKept) {
+    engine_->keep(seqs_.back());
+    engine_->cache().close(seqs_.back());
+    EXPECT_GT(engine_->index().stats().edges, 0);
+    seqs_.back() = *engine_->cache().open();
+    const auto done = step(*engine_, seqs_);
+    ASSERT_TRUE(done) << done.error().message;
+    EXPECT_EQ(engine_->index().stats().edges, 0);
+    EXPECT_EQ(engine_->transient_bytes(), transients_ + growing_.more);
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(engine_->cache().length(seqs_[i]), 64);
+    check();
 }
 
 TEST(EngineBudgetNotes, TheBudgetIsSaidAtTheStart) {
