@@ -22,34 +22,35 @@ struct PanelFormat {
     bool wide = false;    // quants use all 8 bits with a sign
     int offset = 0;       // of the quants in a panel; of wide ones, where the machine wants them unsigned
     int block_bytes = 0;  // in the file: of 256 columns with per_256, else of 32
+    int most = 255;       // the largest quant in a panel, where they are not wide
 };
 
 constexpr PanelFormat panel_format(DType type) {
     switch (type) {
         case DType::Q4_0:
-            return {32, false, false, false, 8, 18};
+            return {32, false, false, false, 8, 18, 15};
         case DType::Q4_1:
-            return {32, false, true, false, 0, 20};
+            return {32, false, true, false, 0, 20, 15};
         case DType::Q5_0:
-            return {32, false, false, false, 16, 22};
+            return {32, false, false, false, 16, 22, 31};
         case DType::Q5_1:
-            return {32, false, true, false, 0, 24};
+            return {32, false, true, false, 0, 24, 31};
         case DType::Q8_0:
             return {32, false, false, true, 128, 34};
         case DType::IQ4_NL:
             return {32, false, false, true, 128, 18};
         case DType::MXFP4:
-            return {32, false, false, false, 12, 17};
+            return {32, false, false, false, 12, 17, 24};
         case DType::Q2_K:
-            return {16, true, true, false, 0, 84};
+            return {16, true, true, false, 0, 84, 3};
         case DType::Q3_K:
-            return {16, true, false, false, 4, 110};
+            return {16, true, false, false, 4, 110, 7};
         case DType::Q4_K:
-            return {32, true, true, false, 0, 144};
+            return {32, true, true, false, 0, 144, 15};
         case DType::Q5_K:
-            return {32, true, true, false, 0, 176};
+            return {32, true, true, false, 0, 176, 31};
         case DType::Q6_K:
-            return {16, true, false, false, 32, 210};
+            return {16, true, false, false, 32, 210, 63};
         case DType::IQ4_XS:
             return {32, true, false, true, 128, 136};
         default:
