@@ -24,6 +24,18 @@ std::string spell_answer(const text::Tokenizer& words, const std::vector<int32_t
     return out + detokenizer.finish();
 }
 
+nlohmann::ordered_json to_json(const std::vector<Message>& messages) {
+    auto out = nlohmann::ordered_json::array();
+    for (const Message& message : messages) out.push_back({{"role", message.role}, {"content", message.content}});
+    return out;
+}
+
+std::vector<Message> messages_in(const nlohmann::ordered_json& json) {
+    std::vector<Message> out;
+    for (const auto& message : json) out.push_back({message.at("role"), message.at("content")});
+    return out;
+}
+
 }  // namespace
 
 std::vector<int32_t> encode_prompt(const text::Tokenizer& words, std::string_view prompt, bool parse_special) {
@@ -95,6 +107,7 @@ std::unique_ptr<Conversation> Conversation::copy_on(SeqId seq) const {
     copy->tokens_ = tokens_;
     copy->marks_ = marks_;
     copy->said_ = said_;
+    copy->said_whole_ = said_whole_;
     return copy;
 }
 
@@ -287,6 +300,7 @@ Result<Answer> Conversation::reply(std::vector<Message> messages, const Generate
     take_over(std::move(messages));
     std::swap(options_.system, system);
     auto result = answer(options, take, cancel, progress);
+    said_whole_ = said_whole_ || result;
     if (!result) {
         std::swap(options_.system, system);
         messages_ = std::move(former);
@@ -300,8 +314,9 @@ std::string Conversation::state() const {
     nlohmann::ordered_json out;
     out["version"] = 1;
     out["system"] = options_.system;
-    auto& messages = out["messages"] = nlohmann::ordered_json::array();
-    for (const Message& message : messages_) messages.push_back({{"role", message.role}, {"content", message.content}});
+    out["messages"] = to_json(messages_);
+    // Only for a caller who will say them again: what was forgotten should not stay in a file for nothing.
+    if (said_whole_) out["said"] = to_json(said_);
     out["settings"] = settings_;
     out["text"] = text_;
     auto& marks = out["marks"] = nlohmann::ordered_json::array();
@@ -318,8 +333,10 @@ Result<void> Conversation::resume(const std::string& state) {
     const auto refuse = [](std::string_view what) { return fail("the saved chat is damaged: {}", what); };
     try {
         if (json.at("version") != 1) return refuse("its version is not known");
-        std::vector<Message> messages;
-        for (const auto& message : json.at("messages")) messages.push_back({message.at("role"), message.at("content")});
+        std::vector<Message> messages = messages_in(json.at("messages"));
+        const bool said_whole = json.contains("said");
+        std::vector<Message> said = said_whole ? messages_in(json.at("said")) : messages;
+        if (said.size() < messages.size()) return refuse("it remembers more messages than were said");
         std::string text = json.at("text");
         const std::vector<int32_t> last = json.at("last_tokens");
         const size_t count = json.at("tokens");
@@ -352,7 +369,8 @@ Result<void> Conversation::resume(const std::string& state) {
         std::string system = json.at("system");
         options_.system = std::move(system);
         settings_ = std::move(settings);
-        said_ = messages;
+        said_ = std::move(said);
+        said_whole_ = said_whole;
         messages_ = std::move(messages);
         text_ = std::move(text);
         tokens_ = std::move(tokens);

@@ -138,6 +138,7 @@ class Conversation {
     std::map<std::string, std::string> settings_;
     std::vector<Message> messages_;  // without the system message, and without what was forgotten
     std::vector<Message> said_;      // the same as it was said, and before it the turns that are gone, for a caller who says all of it again
+    bool said_whole_ = false;        // the caller says the whole conversation each time
     std::string text_;               // what the last turn's prompt and answer spell
     std::vector<int32_t> tokens_;    // of text_
     std::vector<Mark> marks_;        // ascending

@@ -65,7 +65,7 @@ class Session {
     [[nodiscard]] SessionFile& file() { return *file_; }
 
     // Fills an empty sequence with a branch. The context may be another than when it was saved; a branch that
-    // is longer is refused with both numbers. On an error the sequence is empty.
+    // is longer is refused with both numbers. What is pure of it is kept for others that begin alike. On an error the sequence is empty.
     Result<Restored> restore(const std::string& name, SeqId seq);
     // The same in a new sequence, which shares with the open branches what they have in common. On an error there is none.
     Result<Restored> restore_beside(const std::string& name, std::span<const OpenBranch> open);
