@@ -1,11 +1,39 @@
 #include "model/model.h"
 
 #include <algorithm>
+#include <future>
+#include <system_error>
 
 #include "model/packer.h"
 #include "model/vocabulary_from_gguf.h"
 
 namespace cellar::model {
+
+namespace {
+
+using TokenizerResult = Result<std::unique_ptr<text::Tokenizer>>;
+
+// Null where the file has no vocabulary.
+TokenizerResult read_tokenizer(const gguf::File& file) {
+    if (!has_vocabulary(file)) return std::unique_ptr<text::Tokenizer>();
+    CELLAR_TRY(text::VocabularyData data, read_vocabulary(file));
+    return text::Tokenizer::make(std::move(data));
+}
+
+// A vocabulary takes about as long as the weights of a small model; with several threads both are read at once.
+std::future<TokenizerResult> start_tokenizer(const gguf::File& file, int threads) {
+    const auto read = [&file] { return read_tokenizer(file); };
+    if (threads > 1) {
+        try {
+            return std::async(std::launch::async, read);
+        } catch (const std::system_error&) {
+            // No thread to be had: it is read when it is asked for.
+        }
+    }
+    return std::async(std::launch::deferred, read);
+}
+
+}  // namespace
 
 Model::Model(gguf::File file) : file_(std::move(file)) {}
 
@@ -14,18 +42,17 @@ Model::~Model() = default;
 Result<std::shared_ptr<const Model>> Model::open(const std::string& path, const LoadOptions& options) {
     CELLAR_TRY(gguf::File file, gguf::File::open(path));
     std::shared_ptr<Model> out(new Model(std::move(file)));
+    std::future<TokenizerResult> tokenizer = start_tokenizer(out->file_, options.threads);
     if (options.pack) {
         CELLAR_TRY(out->packer_, Packer::make(ops::cpu(), out->file_, options.threads));
     }
     CELLAR_TRY(out->network_, load_network(out->file_, out->packer_.get(), options.exact_activations));
     out->exact_activations_ = options.exact_activations;
-    if (has_vocabulary(out->file_)) {
-        CELLAR_TRY(text::VocabularyData data, read_vocabulary(out->file_));
-        CELLAR_TRY(out->tokenizer_, text::Tokenizer::make(std::move(data)));
-        if (out->tokenizer_->size() > out->config().vocabulary)
-            return fail("{}: the vocabulary has {} tokens, but 'token_embd.weight' has rows for {} only", path, out->tokenizer_->size(),
-                        out->config().vocabulary);
-    } else {
+    CELLAR_TRY(out->tokenizer_, tokenizer.get());
+    if (out->tokenizer_ != nullptr && out->tokenizer_->size() > out->config().vocabulary)
+        return fail("{}: the vocabulary has {} tokens, but 'token_embd.weight' has rows for {} only", path, out->tokenizer_->size(),
+                    out->config().vocabulary);
+    if (out->tokenizer_ == nullptr) {
         out->why_no_tokenizer_ = fmt::format("{} has no vocabulary; it can be run on token ids only", path);
     }
     if (out->file_.has("tokenizer.chat_template")) {

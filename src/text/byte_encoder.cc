@@ -63,6 +63,7 @@ class ByteEncoder final : public Encoder {
     }
 
     Result<void> add_merges(const StringPool& merges) {
+        std::string both;
         for (size_t rank = 0; rank < merges.size(); ++rank) {
             const std::string_view merge = merges[rank];
             // A piece has no space inside, but a merge may begin with one.
@@ -72,13 +73,15 @@ class ByteEncoder final : public Encoder {
             }
             const std::string_view left = merge.substr(0, space);
             const std::string_view right = merge.substr(space + 1);
-            const std::string both = std::string(left) + std::string(right);
-            for (const std::string_view piece : {left, right, std::string_view(both)}) {
-                if (index_.find(piece) < 0)
-                    return fail("vocabulary: merge {} ({}) needs the piece {}, which is no token", rank, quoted(merge), quoted(piece));
+            both.assign(left).append(right);
+            const std::array<std::string_view, 3> pieces{left, right, both};
+            std::array<int32_t, 3> ids{};
+            for (size_t i = 0; i < pieces.size(); ++i) {
+                ids[i] = index_.find(pieces[i]);
+                if (ids[i] < 0)
+                    return fail("vocabulary: merge {} ({}) needs the piece {}, which is no token", rank, quoted(merge), quoted(pieces[i]));
             }
-            const int32_t result = index_.find(both);
-            if (may_come_from_text(result)) merges_.add(index_.find(left), index_.find(right), static_cast<uint32_t>(rank), result);
+            if (may_come_from_text(ids[2])) merges_.add(ids[0], ids[1], static_cast<uint32_t>(rank), ids[2]);
         }
         return {};
     }
