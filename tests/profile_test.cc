@@ -49,7 +49,7 @@ TEST(Profile, SumsTheStagesOfSteps) {
     EXPECT_DOUBLE_EQ(product->bytes, 2.0 * config.layers * static_cast<double>(down->bytes));
     const gguf::TensorInfo* gate = model->file().tensor("blk.0.ffn_gate.weight");
     ASSERT_NE(gate, nullptr);
-    const graph::Profile::Line* gated = find(lines, graph::Op::MatMul, "ffn_gate_up ");
+    const graph::Profile::Line* gated = find(lines, graph::Op::MatMul, "ffn_up, ffn_gate ");
     ASSERT_NE(gated, nullptr) << profile.text();
     EXPECT_DOUBLE_EQ(gated->bytes, 2.0 * 2.0 * config.layers * static_cast<double>(gate->bytes));
     EXPECT_NE(find(lines, graph::Op::MatMul, "attn_q attn_k attn_v "), nullptr) << profile.text();
