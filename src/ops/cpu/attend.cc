@@ -61,7 +61,7 @@ class Folder {
           k_base_(shape.k.at(args_.plane, kv_head, 0)),
           v_base_(shape.v.at(args_.plane, kv_head, 0)),
           // With few rows a tile is read once, and not worth a copy as floats.
-          from_cells_(HWY_TARGET != HWY_SCALAR && rows_ <= kMostRows && shape.v_width == shape.v_padded) {}
+          from_cells_(HWY_TARGET != HWY_SCALAR && rows_ <= kFewRows && shape.v_width == shape.v_padded) {}
 
     // The states of the rows after the positions of one segment.
     void fold_segment(int32_t segment, const AttendState& state) {
@@ -198,7 +198,7 @@ class Folder {
         } else {
             done = n / 8 * 8;
             turn_halves(keys, at, done, space_.key_halves);
-            if (rows_ <= kMostRows && done == n) {
+            if (rows_ <= kFewRows && done == n) {
                 if (format == kv::RowFormat::F16) {
                     return multiply_all<kChunk>(rows_, kTile, product, HalfTile<kv::RowFormat::F16>{space_.key_halves, {&keys, at, 2 * n}});
                 }

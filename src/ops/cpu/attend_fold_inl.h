@@ -19,6 +19,8 @@ namespace {
 
 // Rows that share the loads of a tile: enough to be bound by arithmetic, few enough to leave their accumulators in registers.
 constexpr int kMostRows = kLanes == 16 ? 8 : 6;
+// Up to so many rows a tile is widened on the way, twice if need be: that costs less than a copy of it as floats.
+constexpr int kFewRows = 8;
 
 enum class Start { Zero, Given, Scaled };
 
