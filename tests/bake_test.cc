@@ -1,7 +1,6 @@
 // A shift is done by turns, and a bake works the turns into the rows: what that costs in each format, and that nothing else changes.
 #include <gtest/gtest.h>
 
-
 #include "engine/bake.h"
 #include "kv/verify.h"
 #include "ops/row_store.h"
@@ -183,14 +182,25 @@ TEST_P(Bakes, ACancelledBakeChangesNothing) {
     const std::vector<float> before = next_logits(seq);
     const std::vector<std::byte> rows = bytes(seq);
     const size_t ledger = cache().ledger_bytes();
-    const Cancel cancel{true};
-    const auto baked = bake(*engine_, seq, &cancel);
-    ASSERT_FALSE(baked);
-    EXPECT_EQ(baked.error().kind, ErrorKind::Cancelled);
-    EXPECT_EQ(kv::verify(cache()), "");
-    EXPECT_EQ(cache().ledger_bytes(), ledger);
-    EXPECT_EQ(bytes(seq), rows);
-    EXPECT_EQ(next_logits(seq), before);
+    // Before the first layer, and behind each but the last.
+    int64_t planes = 0;
+    for (const kv::GroupSpec& group : cache().spec().groups) planes += group.planes;
+    for (int64_t behind = 0; behind < planes; ++behind) {
+        SCOPED_TRACE(behind);
+        Cancel cancel{behind == 0};
+        const auto baked = bake(*engine_, seq, &cancel, [&](int64_t done, int64_t total) {
+            EXPECT_EQ(total, planes);
+            cancel.store(done == behind);
+        });
+        ASSERT_FALSE(baked);
+        EXPECT_EQ(baked.error().kind, ErrorKind::Cancelled);
+        EXPECT_EQ(kv::verify(cache()), "");
+        EXPECT_EQ(cache().ledger_bytes(), ledger);
+        EXPECT_EQ(bytes(seq), rows);
+        EXPECT_EQ(next_logits(seq), before);
+    }
+    Cancel late{false};
+    EXPECT_TRUE(bake(*engine_, seq, &late, [&](int64_t done, int64_t total) { late.store(done == total); })) << "all is done by then";
 }
 
 TEST_P(Bakes, IsFullBeforeTheFirstRowMoves) {
