@@ -127,17 +127,23 @@ TEST_F(OverflowChat, ItRemembersWhatItShouldAndNothingElse) {
     ASSERT_TRUE(say("I live in Oslo."));
     int turns = 0;
     int32_t forgotten = 0;
-    for (; turns < 30 && forgotten == 0; ++turns) {
+    for (; turns < 30 && forgotten < 2; ++turns) {
         const auto answer = say("Tell me a story about a fox and a bear.");
         ASSERT_TRUE(answer) << answer.error().message;
         forgotten += answer->forgotten.turns;
     }
-    ASSERT_GT(forgotten, 0);
+    ASSERT_GE(forgotten, 2);
+    // No story takes up the town, so nothing is left of it. (Its animals may be called Ada, by a model that had just met one.)
+    EXPECT_EQ(held().find("Oslo"), std::string::npos) << held();
+    EXPECT_EQ(held().find("My name is"), std::string::npos) << held();
+    EXPECT_EQ(held().find("Hello, Ada"), std::string::npos) << held();
     const auto name = say("What is my name?");
     ASSERT_TRUE(name);
     EXPECT_EQ(name->text.find("Ada"), std::string::npos) << name->text;
-    EXPECT_EQ(held().find("My name is"), std::string::npos) << held();
-    EXPECT_EQ(held().find("Hello, Ada"), std::string::npos) << held();
+    const auto home = say("Where do I live?");
+    ASSERT_TRUE(home);
+    EXPECT_EQ(home->text.find("Oslo"), std::string::npos) << home->text;
+    EXPECT_EQ(held().find("Oslo"), std::string::npos) << held();
     const auto who = say("What is your name?");
     ASSERT_TRUE(who);
     EXPECT_NE(who->text.find("Nora"), std::string::npos) << who->text;
