@@ -64,10 +64,6 @@ double bytes_per_token(const Engine& engine, int64_t depth) {
     return weights + cache;
 }
 
-}  // namespace
-
-namespace {
-
 // Windows let old rows go, so that a sequence of such a model cannot always be cut back.
 Result<void> back_to(kv::Cache& cache, SeqId seq, int64_t depth) {
     if (cache.trim(seq, static_cast<int32_t>(depth)) == depth) return {};
@@ -132,7 +128,7 @@ Result<int> bench(const BenchArgs& args) {
         out["read_bandwidth_before"] = bandwidth_before;
         out["read_bandwidth_after"] = bandwidth_after;
         out["share_of_bandwidth"] = gigabytes / bandwidth;
-        print_text(out.dump() + "\n");
+        print_text(out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");  // the name of a file may be any bytes
         return kExitOk;
     }
     if (args.profile && args.prompt > 0) print_text("prompt: " + reading_profile.text() + "\n");

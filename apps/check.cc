@@ -69,6 +69,8 @@ Result<void> check(const SessionArgs& args) {
 Result<void> check(const BenchArgs& args) {
     if (args.prompt < 0 || args.gen < 0 || args.depth < 0 || args.reps < 1)
         return fail("--prompt, --gen and --depth must not be negative, and --reps at least 1");
+    if (args.prompt == 0 && args.gen == 0) return fail("--prompt and --gen are both 0: there is nothing to measure");
+    if (args.json && args.profile) return fail("--profile prints tables, for which --json has no place; give one of the two");
     return check(args.engine);
 }
 

@@ -69,6 +69,7 @@ Result<int> perplexity(const PerplexityArgs& args) {
     EngineSettings settings = args.engine;
     if (settings.context.empty()) settings.context = fmt::to_string(args.window);
     CELLAR_TRY(const auto engine, start_engine(args.model, settings, kRowsAtOnce));
+    if (engine->context() < 2) return fail("the context holds {} token, but a window needs at least 2: raise --ctx", engine->context());
     const text::Tokenizer* words = engine->model().tokenizer();
     if (words == nullptr) return fail("{}", engine->model().why_no_tokenizer());
     const std::vector<int32_t> tokens = words->encode(text, {true, false});

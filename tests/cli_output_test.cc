@@ -76,6 +76,8 @@ TEST(Usage, EveryWrongFlagHasTheSameExitCode) {
         {{"chat", kModel, "--session-prefix"}, "--session FILE"},
         {{"chat", kModel, "--session", "x", "--session-new", "--session-prefix"}, "anew"},
         {{"bench", kModel, "--reps", "0"}, "--reps"},
+        {{"bench", kModel, "--prompt", "0", "--gen", "0"}, "nothing to measure"},
+        {{"bench", kModel, "--json", "--profile"}, "--profile"},
         {{"perplexity", kModel, "-f", "x", "--window", "1"}, "--window"},
         {{"logits", kModel, "--tokens", "x", "--out", "y", "--last", "-1"}, "--last"},
         {{"tokenize", kModel, "-p", "x", "-f", "y"}, "not with both"},

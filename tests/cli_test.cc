@@ -244,16 +244,20 @@ TEST(Tools, LogitsAreThoseOfTheReference) {
     std::string ids;
     for (const int32_t id : recipe.tokens) ids += std::to_string(id) + (id % 2 == 0 ? ", " : "\n");
     const std::string out = std::string(CELLAR_BINARY_DIR) + "/cli-logits.bin";
-    const Outcome outcome = cellar({"logits", model, "--tokens", temporary("ids.txt", ids), "--out", out, "--last", "5", "--cache-type", "f32"});
-    ASSERT_EQ(outcome.code, 0) << outcome.err;
-    const std::string bytes = *read_file(out, size_t{1} << 20);
-    ASSERT_EQ(bytes.size(), size_t{5} * 128 * sizeof(float));
-    std::vector<float> got(5 * 128);
-    std::memcpy(got.data(), bytes.data(), bytes.size());
     const std::vector<float> expected = *golden::read_logits(recipe);
-    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[expected.size() - got.size() + i], 2e-4 * recipe.max_abs_logit);
+    for (const char* way : {"--reference", "--no-pack", "--exact-activations", "--check-finite"}) {
+        SCOPED_TRACE(way);
+        const Outcome outcome =
+            cellar({"logits", model, "--tokens", temporary("ids.txt", ids), "--out", out, "--last", "5", "--cache-type", "f32", way});
+        ASSERT_EQ(outcome.code, 0) << outcome.err;
+        const std::string bytes = *read_file(out, size_t{1} << 20);
+        ASSERT_EQ(bytes.size(), size_t{5} * 128 * sizeof(float));
+        std::vector<float> got(5 * 128);
+        std::memcpy(got.data(), bytes.data(), bytes.size());
+        for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[expected.size() - got.size() + i], 2e-4 * recipe.max_abs_logit);
+        std::filesystem::remove(out);
+    }
     std::filesystem::remove(model);
-    std::filesystem::remove(out);
 }
 
 TEST(Tools, TokenizeKeepsEveryByteOfStdin) {
@@ -282,6 +286,10 @@ TEST(Tools, PerplexitySaysWhatACacheFormatCosts) {
     EXPECT_NEAR(packed["perplexity"], exact["perplexity"], 0.05 * static_cast<double>(exact["perplexity"]));
     EXPECT_GT(packed["divergence_from_f32_cache"], 0.0);
     EXPECT_LT(packed["divergence_from_f32_cache"], 0.01);
+    const Outcome table = cellar({"perplexity", kModel, "-f", "-", "--window", "8"}, *read_file(text, 1000));
+    EXPECT_TRUE(table.out.starts_with("perplexity ")) << table.out;
+    EXPECT_NE(table.out.find("in windows of 8\ncache f16/f16 against f32: "), std::string::npos) << table.out;
+    expect_refusal(cellar({"perplexity", kModel, "-f", text, "--ctx", "1"}), 1, "at least 2: raise --ctx");
 }
 
 TEST(Tools, BenchGivesTheNumbersAsJson) {
@@ -292,6 +300,22 @@ TEST(Tools, BenchGivesTheNumbersAsJson) {
     EXPECT_GT(result["prompt_tokens_per_second"], 0.0);
     EXPECT_GT(result["generate_tokens_per_second"], 0.0);
     EXPECT_EQ(result["type_k"], "q8_0");
+    EXPECT_GT(result["read_bandwidth_before"], 0.0);
+    EXPECT_GT(result["share_of_bandwidth"], 0.0);
+    // A file may have any name.
+    const std::string any_bytes = std::string(CELLAR_BINARY_DIR) + "/cli-\xff.gguf";
+    std::filesystem::copy_file(kModel, any_bytes, std::filesystem::copy_options::overwrite_existing);
+    const Outcome named = cellar({"bench", any_bytes, "--prompt", "8", "--gen", "0", "--reps", "1", "--json"});
+    EXPECT_EQ(named.code, 0) << named.err;
+    EXPECT_TRUE(json::parse(named.out)["generate_tokens_per_second"].is_null());
+    std::filesystem::remove(any_bytes);
+}
+
+TEST(Tools, BenchSaysWhereTheTimeGoes) {
+    const Outcome outcome = cellar({"bench", kModel, "--prompt", "8", "--gen", "2", "--reps", "1", "--profile"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    for (const char* words : {"prompt: ", "generate: ", " threads on ", "GB/s"})
+        EXPECT_NE(outcome.out.find(words), std::string::npos) << words << " is not in: " << outcome.out;
 }
 
 TEST(Tools, InspectSaysWhatItTakes) {
