@@ -596,6 +596,31 @@ TEST(LibraryThreads, SessionsOfOneEngineOnTheirOwnThreads) {
     EXPECT_EQ(made.stats().open_sessions, 0);
 }
 
+TEST(LibraryThreads, EnginesOfOneModelOnTheirOwnThreads) {
+    const Model model = shipped();
+    const std::vector<std::string> names = {"Ada", "Tom", "Nora"};
+    std::vector<std::string> found(names.size());
+    std::vector<std::string> spelled(names.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < names.size(); ++i) {
+        threads.emplace_back([&, i] {
+            Engine made = Engine::make(model, small({.context = 256})).value();
+            Session session = made.open_session().value();
+            (void)session.say("My name is " + names[i] + ".");
+            found[i] = session.say("What is my name?")->text;
+            for (int round = 0; round < 20; ++round) {
+                const Model copy = model;
+                spelled[i] = copy.decode(copy.encode("My name is " + names[i] + ".", {.add_special = false}).value()).value();
+            }
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (size_t i = 0; i < names.size(); ++i) {
+        EXPECT_EQ(found[i], "Your name is " + names[i] + ".");
+        EXPECT_EQ(spelled[i], "My name is " + names[i] + ".");
+    }
+}
+
 // --- memory. Whatever allocation fails, the call comes back, nothing is thrown, and what is left can be closed.
 
 // Lets allocation number 0, 1, 2... fail, in growing steps, until a run has fewer. run() -> the status of what it did.
