@@ -346,6 +346,7 @@ Result<void> Conversation::resume(const std::string& state) {
         std::vector<Token> stored(std::min(count - last.size(), held));
         engine_.cache().copy_tokens(seq_, {0, static_cast<int32_t>(stored.size())}, stored);
         std::vector<int32_t> tokens;
+        tokens.reserve(stored.size() + last.size());
         for (const Token& token : stored) tokens.push_back(token.id);
         for (const int32_t id : last) {
             if (id < 0 || id >= engine_.model().config().vocabulary) return refuse("a token is outside the vocabulary");

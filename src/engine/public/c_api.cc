@@ -69,7 +69,7 @@ cellar_code hand_out(Handle** out, cellar_error* error, Body&& body) noexcept {
     return guard(error, [&]() -> api::Status {
         auto made = body();
         if (!made) return made.status();
-        *out = new Handle{*std::move(made)};
+        *out = std::make_unique<Handle>(Handle{*std::move(made)}).release();
         return {};
     });
 }
