@@ -1,12 +1,16 @@
 #include "apps/terminal.h"
 
 #include <editline/readline.h>
+#include <langinfo.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <clocale>
 #include <cstdio>
 #include <cstdlib>
+#include <cwchar>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -25,6 +29,64 @@ Cancel interrupted_flag{false};
 void on_interrupt(int) {
     if (interrupted_flag.exchange(true)) _exit(130);
 }
+
+// The next byte that is typed, or EOF. Ctrl-C is let through only while this waits: one that came between two bytes would be noticed with the
+// byte after it otherwise.
+int next_byte() {
+    sigset_t waiting;
+    pthread_sigmask(SIG_SETMASK, nullptr, &waiting);
+    sigdelset(&waiting, SIGINT);
+    pollfd input{STDIN_FILENO, POLLIN, 0};
+    while (ppoll(&input, 1, nullptr, &waiting) < 0) {
+        if (errno != EINTR || interrupted_flag.load()) return EOF;
+    }
+    unsigned char byte = 0;
+    return read(STDIN_FILENO, &byte, 1) == 1 ? byte : EOF;
+}
+
+// The next character in the encoding of the locale, or EOF. What is no character is left out.
+int next_character(FILE* /*stream*/) {
+    std::mbstate_t state{};
+    while (true) {
+        const int byte = next_byte();
+        if (byte == EOF) return EOF;
+        const char one = static_cast<char>(byte);
+        wchar_t character = 0;
+        const size_t used = std::mbrtowc(&character, &one, 1, &state);
+        if (used == static_cast<size_t>(-2)) continue;
+        if (used != static_cast<size_t>(-1)) return static_cast<int>(character);
+        // The byte may begin another one.
+        const bool first = std::mbsinit(&state) != 0;
+        state = std::mbstate_t{};
+        if (!first && std::mbrtowc(&character, &one, 1, &state) == 1) return static_cast<int>(character);
+    }
+}
+
+// Models speak UTF-8, so lines are edited in it, whatever the environment says or does not say.
+void edit_in_utf8() {
+    static const bool settled = [] {
+        std::setlocale(LC_CTYPE, "");
+        if (std::string_view(nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
+        return true;
+    }();
+    (void)settled;
+}
+
+class InterruptsBlocked {
+  public:
+    InterruptsBlocked() {
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, SIGINT);
+        pthread_sigmask(SIG_BLOCK, &set, &before_);
+    }
+    ~InterruptsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    InterruptsBlocked(const InterruptsBlocked&) = delete;
+    InterruptsBlocked& operator=(const InterruptsBlocked&) = delete;
+
+  private:
+    sigset_t before_;
+};
 
 int first_output_error = 0;
 
@@ -118,9 +180,15 @@ std::optional<std::string> read_line(const std::string& prompt, bool& interrupte
         if (line.ends_with('\r')) line.pop_back();  // written on a system whose lines end so
         return line;
     }
+    edit_in_utf8();
     Cancel& cancel = interrupts();
     cancel.store(false);
-    char* line = readline(prompt.c_str());
+    char* line = nullptr;
+    {
+        const InterruptsBlocked blocked;
+        rl_getc_function = next_character;
+        line = readline(prompt.c_str());
+    }
     if (cancel.exchange(false)) {
         std::free(line);
         fmt::print(stderr, "\n");

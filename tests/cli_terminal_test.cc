@@ -86,9 +86,9 @@ TEST(Terminal, AChatIsTyped) {
     const Outcome outcome = cellar_at_terminal({"chat", kModel}, {{"/help lists the commands", ""},
                                                                   {"> ", "My name is Ada.\r"},
                                                                   {"Hello, Ada.", ""},
-                                                                  {"> ", "What is \\\r"},
-                                                                  {". ", "my name?\r"},
-                                                                  {"Your name is Ada.", ""},
+                                                                  {"> ", "My name is \\\r"},
+                                                                  {". ", "Uma.\r"},
+                                                                  {"Hello, Uma.", ""},
                                                                   {"> ", "\"\"\"\r"},
                                                                   {". ", "/exit\r"},
                                                                   {". ", "\"\"\"\r"},
@@ -97,6 +97,15 @@ TEST(Terminal, AChatIsTyped) {
                                                                   {"> ", "/exit\r"}});
     EXPECT_EQ(outcome.code, 0) << outcome.out;
     EXPECT_FALSE(contains(outcome.out, "no command")) << outcome.out;
+}
+
+TEST(Terminal, BackspaceTakesAWholeCharacter) {
+    const Outcome outcome = cellar_at_terminal({"chat", kModel}, {{"> ",
+                                                                   "My name is Ad\xC3\xA9\x7F"
+                                                                   "a.\r"},
+                                                                  {"Hello, Ada.", ""},
+                                                                  {"> ", "/exit\r"}});
+    EXPECT_EQ(outcome.code, 0) << outcome.out;
 }
 
 TEST(Terminal, CtrlCTakesBackALineAndTwiceLeaves) {
