@@ -124,6 +124,7 @@ class Verifier {
 // Sections that were written stand one behind the other. Of some that share their bytes much more would be in memory than stands in the file.
 bool overlap(const std::vector<Section>& sections) {
     std::vector<std::pair<uint64_t, uint64_t>> stretches;
+    stretches.reserve(sections.size());
     for (const Section& s : sections) stretches.emplace_back(s.offset, s.offset + kSectionHeaderBytes + padded(s.length));
     std::sort(stretches.begin(), stretches.end());
     return std::adjacent_find(stretches.begin(), stretches.end(), [](const auto& a, const auto& b) { return a.second > b.first; }) != stretches.end();

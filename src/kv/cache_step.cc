@@ -96,7 +96,7 @@ void Cache::fill_view(Step& step, std::span<const Append> appends) {
     for (size_t i = 0; i < appends.size(); ++i) {
         const Step::Part& part = step.parts_[i];
         for (int32_t t = 0; t < part.tokens; ++t) {
-            const auto token = static_cast<size_t>(part.first_token + t);
+            const auto token = static_cast<size_t>(part.first_token) + static_cast<size_t>(t);
             const Token& logged = appends[i].tokens[static_cast<size_t>(t)];
             step.pos_[token] = part.first_pos + t;
             step.rotary_[token] = logged.rotary;

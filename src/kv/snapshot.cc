@@ -119,7 +119,8 @@ void fill_cells(const Cache& cache, const Piece& piece, Interval part, const Vie
         for (const Run& run : runs_within(group.runs, part)) {
             int32_t done = 0;
             while (done < run.len) {
-                const auto first = static_cast<size_t>(run.pos - part.lo + done);
+                const int32_t first_row = run.pos - part.lo + done;
+                const auto first = static_cast<size_t>(first_row);
                 int32_t len = 1;
                 while (done + len < run.len && target.write_cells[first + static_cast<size_t>(len)] == target.write_cells[first] + len) ++len;
                 for (size_t r = 0; r < group.rows.size(); ++r)

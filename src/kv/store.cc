@@ -1,5 +1,7 @@
 #include "kv/store.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace cellar::kv {
@@ -64,7 +66,8 @@ void Store::move(int32_t from, int32_t to) {
     if (!poisons()) return;
     arena_.poison(to * cells + pool_.fill(to), cells - pool_.fill(to));
     arena_.poison(from * cells, cells);
-    for (int32_t i = 0; i < cells; ++i) std::swap(seen_[static_cast<size_t>(from * cells + i)], seen_[static_cast<size_t>(to * cells + i)]);
+    const auto first = [&](int32_t block) { return seen_.begin() + std::ptrdiff_t{block} * cells; };
+    std::swap_ranges(first(from), first(from) + cells, first(to));
 }
 
 void Store::release_pages() {

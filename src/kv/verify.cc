@@ -109,7 +109,7 @@ std::string check_store(const std::vector<Holder>& holders, const Store& store) 
     for (const Holder& holder : holders) {
         for (const Run& run : holder.list->runs()) {
             for (int32_t i = std::max(0, holder.pending_from - run.pos); i < run.len; ++i) {
-                const int32_t seen = tally.seen[static_cast<size_t>(run.cell + i)];
+                const int32_t seen = tally.seen[static_cast<size_t>(run.cell) + static_cast<size_t>(i)];
                 if (seen != 1) return fmt::format("{}: cell {} is to be written, but {} lists see it", holder.name, run.cell + i, seen);
             }
         }
