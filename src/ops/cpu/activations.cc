@@ -17,9 +17,9 @@ HWY_BEFORE_NAMESPACE();
 namespace cellar::ops::cpu_impl::HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
 #if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+
+namespace hn = hwy::HWY_NAMESPACE;
 
 // Requires: count is a multiple of 32.
 float quantize(const float* x, int count, int8_t* out) {

@@ -103,7 +103,7 @@ class Folder {
             finder.find(start, tile.lanes);
             tile.any = 0;
             for (int32_t i = 0; i < block_.tokens; ++i) {
-                const kv::Visible& visible = args_.group->visible[static_cast<size_t>(block_.first + i)];
+                const kv::Visible& visible = args_.group->visible[static_cast<size_t>(block_.first) + static_cast<size_t>(i)];
                 tile.seen[i] = (lanes_in(visible.sinks, start) | lanes_in(visible.recent, start)) & tile.lanes.present;
                 tile.any |= tile.seen[i];
             }

@@ -62,7 +62,7 @@ inline void pack_columns(const WeightMatrix& w, int64_t row, int64_t first, int6
     const int64_t value_bytes = w.type == DType::F32 ? 4 : 2;
     const int64_t stride = w.cols * value_bytes;
     const int groups = layout.groups(row, w.rows);
-    const auto group_bytes = static_cast<size_t>(kLanes * layout.lane_bytes);
+    const auto group_bytes = static_cast<size_t>(kLanes) * static_cast<size_t>(layout.lane_bytes);
     const auto* rows = reinterpret_cast<const uint8_t*>(w.data) + row * stride;
     for (int g = 0; g < groups; ++g) {
         const auto count = static_cast<int>(std::min<int64_t>(kLanes, w.rows - row - g * kLanes));

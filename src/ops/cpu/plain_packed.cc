@@ -28,7 +28,7 @@ namespace {
 void pack_bundle(const WeightMatrix& w, int64_t row, uint8_t* packed) {
     const PlainLayout layout(w.type, kLanes, w.cols);
     const int groups = layout.groups(row, w.rows);
-    const auto step_bytes = static_cast<size_t>(groups * kLanes * layout.lane_bytes);
+    const auto step_bytes = static_cast<size_t>(groups) * kLanes * static_cast<size_t>(layout.lane_bytes);
     uint8_t* out = packed + layout.bundle_at(row);
     constexpr int64_t kColumns = 128;
     for (int64_t column = 0; column < w.cols; column += kColumns) {

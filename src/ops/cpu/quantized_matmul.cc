@@ -44,7 +44,8 @@ HWY_INLINE void with_source(const WeightMatrix& w, size_t w_bytes, int64_t row, 
         if (count < kLanes) {
             std::memset(padded, 0, sizeof(padded));
             for (int lane = 0; lane < count; ++lane) {
-                std::memcpy(padded[lane], at + static_cast<size_t>(lane) * w_bytes, static_cast<size_t>(columns / block * format.block_bytes));
+                std::memcpy(padded[lane], at + static_cast<size_t>(lane) * w_bytes,
+                            static_cast<size_t>(columns / block) * static_cast<size_t>(format.block_bytes));
             }
             rows = {padded[0], kChunkBytes};
         }
