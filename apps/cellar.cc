@@ -1,6 +1,8 @@
 // The program: its command line, and nothing else.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -225,7 +227,16 @@ int run_main(int argc, char** argv) {
 
 }  // namespace
 
+// A closed stdin, stdout or stderr would be the number of the next file that is opened, and what is said would go into it. Each becomes
+// something that cannot be read or written, as it was.
+void hold_standard_streams() {
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+        if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    }
+}
+
 int main(int argc, char** argv) {
+    hold_standard_streams();
     try {
         return run_main(argc, argv);
     } catch (const std::bad_alloc&) {

@@ -22,19 +22,20 @@ bool is_branch_name(const std::string& name) {
     return !name.empty() && name.size() <= 64 && name.find_first_of(" \t/\n") == std::string::npos;
 }
 
-// Moves a file out of the way, unless somebody works with it.
+// Moves a file out of the way, unless somebody works with it, and says so.
 Result<void> set_aside(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT) return {};
     if (fd < 0) return fail(ErrorKind::System, "{}: cannot be replaced: {}", path, std::strerror(errno));
     const bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
     struct stat info {};
     const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
     bool moved = false;
+    std::string aside;
     int error = EEXIST;
     // What was set aside before is not lost either.
     for (int i = 1; locked && regular && !moved && error == EEXIST && i < 1000; ++i) {
-        const std::string aside = path + (i == 1 ? ".old" : fmt::format(".old{}", i));
+        aside = path + (i == 1 ? ".old" : fmt::format(".old{}", i));
         error = rename_to_free_name(path, aside);
         moved = error == 0;
     }
@@ -42,7 +43,23 @@ Result<void> set_aside(const std::string& path) {
     if (!regular) return fail("{}: it is no regular file, so no session can take its place", path);
     if (!locked) return fail(ErrorKind::System, "{}: another process has this session open", path);
     if (!moved) return fail(ErrorKind::System, "{}: cannot be replaced: {}", path, std::strerror(error));
+    say(fmt::format("{}: what was there is kept as {}", path, aside));
     return {};
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+    struct stat first {
+    }, second{};
+    return stat(a.c_str(), &first) == 0 && stat(b.c_str(), &second) == 0 && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+// What can be done about a session that cannot be read.
+std::string way_out(const SessionRequest& request) {
+    struct stat info {};
+    if (stat(request.path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return {};
+    const bool some = request.reading == Reading::Whole && SessionFile::open(request.path, Reading::Prefix, Access::Read).has_value();
+    return fmt::format("; {}--session-new begins anew and keeps the old file as {}.old",
+                       some ? "--session-prefix goes on with what is whole in it, " : "", request.path);
 }
 
 // What a reader of the file should know before going on with it.
@@ -72,10 +89,11 @@ std::string saved_line(const Session& session, const Session::Saved& saved) {
 Result<ChatBranches> ChatBranches::open(Engine& engine, const ConversationOptions& options, const SessionRequest& request) {
     ChatBranches out(engine, options, request.reading);
     if (!request.path.empty()) {
+        if (same_file(request.path, engine.model().file().path()))
+            return fail("{}: it is the model, and no session can take its place", request.path);
         if (request.begin_anew) CELLAR_TRY_VOID(set_aside(request.path));
         auto session = Session::open(request.path, engine, request.reading);
-        if (!session && session.error().kind == ErrorKind::Input && access(request.path.c_str(), F_OK) == 0)
-            return fail("{}; --session-new begins anew and keeps the old file as {}.old", session.error().message, request.path);
+        if (!session && session.error().kind == ErrorKind::Input) return fail("{}{}", session.error().message, way_out(request));
         if (!session) return pass(std::move(session));
         out.session_ = *std::move(session);
         say_what_is_lost(*out.session_, out.session_->file());

@@ -48,24 +48,24 @@ void ChatLoop::show_stats() const {
     const kv::CacheStats stats = engine_.cache().stats();
     const Conversation& chat = branches_.current();
     const kv::Cache& cache = engine_.cache();
-    fmt::print(stderr, "context   {} of {} tokens, {} of them pure; when it is full: {}\n", cache.length(chat.seq()), engine_.context(),
-               cache.pure(chat.seq()), name(chat.overflow()));
+    print_aside("context   {} of {} tokens, {} of them pure; when it is full: {}\n", cache.length(chat.seq()), engine_.context(),
+                cache.pure(chat.seq()), name(chat.overflow()));
     for (size_t g = 0; g < stats.groups.size(); ++g) {
         const kv::GroupStats& group = stats.groups[g];
-        fmt::print(stderr, "group {}   {} of {} blocks in use, {} each\n", g, group.blocks_used, group.blocks, format_bytes(group.block_bytes));
+        print_aside("group {}   {} of {} blocks in use, {} each\n", g, group.blocks_used, group.blocks, format_bytes(group.block_bytes));
     }
-    fmt::print(stderr, "cache     {}{}\n", format_bytes(stats.ledger_bytes),
-               cache.limits().budget_bytes == 0 ? "" : " of " + format_bytes(cache.limits().budget_bytes));
-    fmt::print(stderr, "kept      {} tokens of prefixes, which give way when room is needed\n", engine_.index().stats().tokens);
+    print_aside("cache     {}{}\n", format_bytes(stats.ledger_bytes),
+                cache.limits().budget_bytes == 0 ? "" : " of " + format_bytes(cache.limits().budget_bytes));
+    print_aside("kept      {} tokens of prefixes, which give way when room is needed\n", engine_.index().stats().tokens);
     if (!last_) return;
-    fmt::print(stderr, "last      {}\n", summary(engine_, branches_.current().seq(), *last_));
-    fmt::print(stderr, "reuse     {}\n", explain(last_->receipt));
+    print_aside("last      {}\n", summary(engine_, branches_.current().seq(), *last_));
+    print_aside("reuse     {}\n", explain(last_->receipt));
 }
 
 void ChatLoop::set(const std::string& rest) {
     const size_t space = rest.find_first_of(" \t");
     if (rest.empty()) {
-        for (const std::string& name : sampling_names()) fmt::print(stderr, "{:<20}{}\n", name, sampling_value(settings_.sampling, name));
+        for (const std::string& name : sampling_names()) print_aside("{:<20}{}\n", name, sampling_value(settings_.sampling, name));
         return;
     }
     if (space == std::string::npos) return say("/set wants a name and a value: /set temperature 0.7");
@@ -101,7 +101,7 @@ bool ChatLoop::load(const std::string& path) {
 void ChatLoop::show_turns() const {
     int turn = 0;
     for (const Message& message : branches_.current().messages())
-        if (message.role == "user") fmt::print(stderr, "{:4}  {}\n", ++turn, shortened(message.content));
+        if (message.role == "user") print_aside("{:4}  {}\n", ++turn, shortened(message.content));
     if (turn == 0) say("there is no turn yet");
 }
 
@@ -135,7 +135,7 @@ bool ChatLoop::command(const std::string& line) {
     const std::string rest = at == std::string::npos ? "" : line.substr(at);
     if (name == "/exit" || name == "/quit") return false;
     if (name == "/help") {
-        fmt::print(stderr, "{}", kHelp);
+        print_aside(kHelp);
     } else if (name == "/clear") {
         branches_.current().clear();
         branches_.changed();
@@ -149,7 +149,7 @@ bool ChatLoop::command(const std::string& line) {
     } else if (name == "/stats") {
         show_stats();
     } else if (name == "/cells") {
-        fmt::print(stderr, "{}", cells_picture(engine_.cache(), branches_.pictured(), stderr_is_terminal()));
+        print_aside(cells_picture(engine_.cache(), branches_.pictured(), stderr_is_terminal()));
     } else if (name == "/set") {
         set(rest);
     } else if (name == "/save") {

@@ -115,8 +115,12 @@ bool stdin_is_terminal() {
     return is;
 }
 
+void print_aside(std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
 void say(std::string_view line) {
-    fmt::print(stderr, "cellar: {}\n", escape_for_terminal(line));
+    print_aside("cellar: {}\n", escape_for_terminal(line));
 }
 
 bool print_text(std::string_view text) {
@@ -138,14 +142,14 @@ StatusLine::StatusLine(std::string_view text) {
 
 void StatusLine::show(std::string_view text) {
     if (!stderr_is_terminal()) return;
-    fmt::print(stderr, "{}{}{}{}", kClearLine, kDim, escape_for_terminal(text), kPlain);
+    print_aside("{}{}{}{}", kClearLine, kDim, escape_for_terminal(text), kPlain);
     std::fflush(stderr);
     shown_ = true;
 }
 
 void StatusLine::clear() {
     if (!shown_) return;
-    fmt::print(stderr, "{}", kClearLine);
+    print_aside(kClearLine);
     std::fflush(stderr);
     shown_ = false;
 }
@@ -191,7 +195,7 @@ std::optional<std::string> read_line(const std::string& prompt, bool& interrupte
     }
     if (cancel.exchange(false)) {
         std::free(line);
-        fmt::print(stderr, "\n");
+        print_aside("\n");
         std::clearerr(stdin);
         interrupted = true;
         return std::string();

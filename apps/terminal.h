@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "engine/engine.h"
 
 namespace cellar::apps {
@@ -12,7 +14,13 @@ bool stdout_is_terminal();
 bool stderr_is_terminal();
 bool stdin_is_terminal();
 
-// One line on stderr, "cellar: ...", control characters escaped.
+// Text on stderr as it is. Where stderr cannot be written nobody can be told, and nothing happens.
+void print_aside(std::string_view text);
+template <class... Args>
+void print_aside(fmt::format_string<const Args&...> format, const Args&... args) {
+    print_aside(std::string_view(fmt::format(format, args...)));
+}
+// One line of it, "cellar: ...", control characters escaped.
 void say(std::string_view line);
 
 // Text of a model on stdout: bytes into a pipe; escaped, but for lines and tabs, on a terminal. Written at once.

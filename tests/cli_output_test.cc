@@ -52,6 +52,20 @@ TEST(Output, NobodyReadingItIsNoError) {
     }
 }
 
+// What is said beside the answer may be lost; the answer and the exit code are not.
+TEST(Output, AStderrThatCannotBeWrittenChangesNothing) {
+    for (const std::string& closed : {std::string("2> /dev/full"), std::string("2>&-")}) {
+        SCOPED_TRACE(closed);
+        EXPECT_EQ(shell("run " + kModel + " -p 'My name is Ada.'", closed).out, "Hello, Ada.\n");
+        EXPECT_EQ(shell("run " + kModel + " -p 'My name is Ada.'", closed).code, 0);
+        const Outcome chat = shell("chat " + kModel, closed, "My name is Ada.\n/help\n/stats\n/cells\n/set\n/undo\n/nonsense\n");
+        EXPECT_EQ(chat.code, 0);
+        EXPECT_EQ(chat.out, "Hello, Ada.\n");
+        EXPECT_EQ(shell("run no-such-file.gguf -p x", closed).code, 1);
+        EXPECT_EQ(shell("run " + kModel + " -n few", closed).code, 2);
+    }
+}
+
 TEST(Output, TheContextIsCountedByWhatItHolds) {
     const Outcome full = cellar({"run", kModel, "--ctx", "16", "--raw", "--ignore-eos", "-p", "My name is Ada."});
     EXPECT_EQ(full.code, 3);

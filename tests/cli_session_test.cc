@@ -69,6 +69,50 @@ TEST_F(CliSession, ASaveThatFailsCostsTheExitCodeAndIsSaidOnce) {
     EXPECT_EQ(bytes(), "precious\n");
 }
 
+TEST_F(CliSession, WhatIsNoFileTakesNoSession) {
+    ASSERT_EQ(mkfifo(file_.c_str(), 0600), 0);
+    for (const std::vector<std::string>& flags : {std::vector<std::string>{}, {"--session-new"}, {"--session-prefix"}}) {
+        const Outcome outcome = chat("My name is Ada.\n", flags);
+        EXPECT_EQ(outcome.code, 1);
+        expect(outcome, "no regular file");
+        EXPECT_EQ(count(outcome.err, "--session-new"), 0U) << "it would not help: " << outcome.err;
+    }
+}
+
+TEST_F(CliSession, TheModelIsNotMovedAway) {
+    fs::copy_file(kModel, file_);
+    for (const std::vector<std::string>& flags : {std::vector<std::string>{}, {"--session-new"}}) {
+        std::vector<std::string> arguments{"chat", file_, "--session", file_};
+        arguments.insert(arguments.end(), flags.begin(), flags.end());
+        const Outcome outcome = cellar(arguments, "My name is Ada.\n");
+        EXPECT_EQ(outcome.code, 1);
+        expect(outcome, "it is the model");
+    }
+    EXPECT_EQ(fs::file_size(file_), fs::file_size(kModel));
+}
+
+TEST_F(CliSession, BeginningAnewSaysWhereTheOldFileIs) {
+    ASSERT_EQ(chat("My name is Ada.\n").code, 0);
+    const std::string before = bytes();
+    const Outcome outcome = chat("I live in Oslo.\n", {"--session-new"});
+    EXPECT_EQ(outcome.code, 0);
+    expect(outcome, "what was there is kept as " + file_ + ".old");
+    EXPECT_EQ(*read_file(file_ + ".old", size_t{1} << 28), before);
+    EXPECT_EQ(chat("I live in Oslo.\n").err.find("what was there"), std::string::npos);
+}
+
+// A message that goes to a closed stderr does not go into the session file, which would have its number.
+TEST_F(CliSession, ClosedStreamsDoNotGetIntoTheFile) {
+    for (const std::string& closed : {std::string("2>&-"), std::string("2>&- >&-"), std::string("<&- 2>&- >&-")}) {
+        const std::string input = closed.starts_with("<") ? "" : "printf 'My name is Ada.\n/stats\n' | ";
+        process::run({"/bin/sh", "-c", input + "'" CELLAR_BINARY_DIR "/cellar' chat '" + kModel + "' --session '" + file_ + "' " + closed});
+        if (!fs::exists(file_)) continue;
+        EXPECT_EQ(cellar({"session", file_}).code, 0);
+        EXPECT_EQ(bytes().find("cellar:"), std::string::npos);
+    }
+    ASSERT_TRUE(fs::exists(file_));
+}
+
 TEST_F(CliSession, AFileThatIsDeletedMeanwhileIsWrittenAnew) {
     const std::string script = "{ echo 'My name is Ada.'; sleep 1; rm '" + file_ +
                                "'; echo 'I live in Oslo.'; } | '" CELLAR_BINARY_DIR "/cellar' chat '" + kModel + "' --session '" + file_ + "'";

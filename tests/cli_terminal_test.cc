@@ -108,6 +108,18 @@ TEST(Terminal, BackspaceTakesAWholeCharacter) {
     EXPECT_EQ(outcome.code, 0) << outcome.out;
 }
 
+TEST(Terminal, EveryCharacterThatIsTypedArrives) {
+    const std::string session = CELLAR_BINARY_DIR "/cli_terminal_test-typed.session";
+    for (const char* locale : {"C", "C.UTF-8", "no_SUCH.locale"}) {
+        const Outcome outcome = cellar_at_terminal({"chat", kModel, "--session", session, "--session-new"},
+                                                   {{"> ", "caf\xC3\xA9 \xE6\x97\xA5\xE6\x9C\xAC \xF0\x9F\xA6\x8A\r"}, {"\n", ""}, {"> ", "/exit\r"}},
+                                                   {{"LC_ALL", locale}});
+        EXPECT_EQ(outcome.code, 0) << outcome.out;
+        EXPECT_TRUE(contains(cellar({"session", session, "--export-text"}).out, "user: caf\xC3\xA9 \xE6\x97\xA5\xE6\x9C\xAC \xF0\x9F\xA6\x8A\n"))
+            << locale;
+    }
+}
+
 TEST(Terminal, CtrlCTakesBackALineAndTwiceLeaves) {
     const Outcome stays = cellar_at_terminal({"chat", kModel}, {{"> ", "My name is"},
                                                                 {"My name is", kCtrlC},

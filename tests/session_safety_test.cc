@@ -50,6 +50,48 @@ TEST_F(SessionFiles, OneWhosePlaceWasTakenIsNotWrittenAndTheOtherNeither) {
     EXPECT_TRUE(session->restore("main", seq));
 }
 
+// The lock keeps sessions apart; a shell's redirection knows nothing of it.
+TEST_F(SessionFiles, OneThatWasCutOrOverwrittenInPlaceIsNotWritten) {
+    for (const bool cut : {true, false}) {
+        auto session = open();
+        ASSERT_TRUE(save(*session, "one"));
+        const auto size = fs::file_size(path_);
+        if (cut) {
+            fs::resize_file(path_, size / 2);
+        } else {
+            std::fstream(path_, std::ios::in | std::ios::out).write("precious", 8);
+            fs::resize_file(path_, size / 2);
+            fs::resize_file(path_, size);
+        }
+        const std::string before = bytes_of(path_);
+        const auto saved = save(*session, "two");
+        ASSERT_FALSE(saved);
+        EXPECT_NE(saved.error().message.find("another program has changed it"), std::string::npos) << saved.error().message;
+        EXPECT_EQ(bytes_of(path_), before);
+        EXPECT_FALSE(session->file().rewrite());
+        EXPECT_EQ(bytes_of(path_), before);
+        session.reset();
+        fs::remove(path_);
+    }
+}
+
+// Where only the end is as it was, what is written anew would carry the damage along as if it were whole.
+TEST_F(SessionFiles, WhatWasChangedInPlaceIsNotCopied) {
+    auto session = open();
+    ASSERT_TRUE(save(*session, "one"));
+    {
+        std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+        file.seekp(static_cast<std::streamoff>(fs::file_size(path_) / 2));
+        file.write("precious", 8);
+    }
+    const std::string before = bytes_of(path_);
+    const auto written = session->file().rewrite();
+    ASSERT_FALSE(written);
+    EXPECT_NE(written.error().message.find("another program has changed"), std::string::npos) << written.error().message;
+    EXPECT_EQ(bytes_of(path_), before);
+    EXPECT_EQ(files(), (std::vector<std::string>{"s"}));
+}
+
 TEST_F(SessionFiles, OneThatCannotBeMadeIsRefusedBeforeTheFirstTurn) {
     path_ = folder_ / "no" / "such" / "folder";
     EXPECT_NE(refusal().find("there is no folder"), std::string::npos) << refusal();

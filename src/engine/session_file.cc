@@ -170,6 +170,7 @@ Result<void> SessionFile::read(Reading reading) {
     lost_saves_ = state.lost_saves;
     lost_pieces_ = state.lost_pieces;
     exists_ = true;
+    remember_end();
     return {};
 }
 
@@ -258,11 +259,31 @@ Result<void> SessionFile::publish(int fd, const std::string& temporary, bool rep
     return {};
 }
 
+// The last bytes of the state, to know the file again by.
+void SessionFile::remember_end() {
+    constexpr uint64_t kRemembered = 64;
+    const std::span<const std::byte> state = map_.bytes().first(end_);
+    last_bytes_.assign(state.end() - static_cast<std::ptrdiff_t>(std::min(kRemembered, end_)), state.end());
+}
+
+// The lock keeps other sessions away, not programs that know nothing of it.
+Result<void> SessionFile::check_unchanged() const {
+    struct stat info {};
+    std::vector<std::byte> now(last_bytes_.size());
+    const bool whole = fstat(fd_, &info) == 0 && static_cast<uint64_t>(info.st_size) >= end_ &&
+                       pread(fd_, now.data(), now.size(), static_cast<off_t>(end_ - now.size())) == static_cast<ssize_t>(now.size());
+    if (whole && now == last_bytes_) return {};
+    return fail(ErrorKind::System,
+                "{}: another program has changed it since it was opened (it has {} bytes, and had {} at least); nothing is written to it. Save under "
+                "another name",
+                path_, info.st_size, end_);
+}
+
 // Before anything is written: the name may lead elsewhere by now. What was opened is still there, as long as it is held open.
 Result<void> SessionFile::look_after_place() {
     switch (place_of(path_, fd_)) {
         case Place::Same:
-            return {};
+            return check_unchanged();
         case Place::Another:
             return fail(ErrorKind::System, "{}: another file has taken its place since it was opened, and is left alone; save under another name",
                         path_);
@@ -382,6 +403,7 @@ Result<void> SessionFile::Save::commit(std::span<const uint64_t> alive) {
     file_.sections_ = std::move(state);
     file_.end_ = end_;
     file_.next_id_ = next_id_;
+    file_.remember_end();
     ++file_.saves_;
     return {};
 }
@@ -424,7 +446,10 @@ Result<void> SessionFile::rewrite_over(bool replaces) {
             return section;
         };
         for (const auto& [id, section] : sections_) {
-            CELLAR_TRY(moved[id], put(section, content(id)));
+            const std::span<const std::byte> bytes = content(id);
+            if (XXH3_64bits(bytes.data(), bytes.size()) != section.checksum)
+                return fail(ErrorKind::System, "{}: another program has changed what was saved in it, so it cannot be written anew", path_);
+            CELLAR_TRY(moved[id], put(section, bytes));
         }
         CELLAR_TRY_VOID(sync(fd));
         const std::vector<std::byte> content = commit_content(saves_, moved);
@@ -446,6 +471,7 @@ Result<void> SessionFile::rewrite_over(bool replaces) {
     end_ = copied->end;
     map_ = std::move(copied->map);
     ++next_id_;
+    remember_end();
     return {};
 }
 

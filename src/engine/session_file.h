@@ -118,6 +118,8 @@ class SessionFile {
     Result<void> read(Reading reading);
     Result<SessionMap> map(int fd) const;
     Result<void> look_after_place();
+    void remember_end();
+    [[nodiscard]] Result<void> check_unchanged() const;
     Result<void> set_aside_damaged();
     Result<int> create_beside(std::string& name) const;
     [[nodiscard]] bool set_access(int fd) const;
@@ -128,6 +130,7 @@ class SessionFile {
 
     std::string path_;
     Access access_;
+    std::vector<std::byte> last_bytes_;  // of the state
     int fd_ = -1;
     bool exists_ = false;
     uint64_t end_ = 0;  // behind the last commit

@@ -130,13 +130,16 @@ Outcome cellar(std::vector<std::string> arguments, const std::string& input, con
     return run(arguments, input, environment);
 }
 
-Outcome cellar_at_terminal(std::vector<std::string> arguments, const std::vector<Typed>& typed) {
+Outcome cellar_at_terminal(std::vector<std::string> arguments, const std::vector<Typed>& typed,
+                           const std::vector<std::pair<std::string, std::string>>& environment) {
     arguments.insert(arguments.begin(), CELLAR_BINARY_DIR "/cellar");
     int terminal = -1;
     const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
     CHECK_GE(child, 0);
     // A terminal without arts, so that the line editor moves nothing about.
-    if (child == 0) become(arguments, {{"TERM", "dumb"}});
+    std::vector<std::pair<std::string, std::string>> variables{{"TERM", "dumb"}};
+    variables.insert(variables.end(), environment.begin(), environment.end());
+    if (child == 0) become(arguments, variables);
     Outcome outcome;
     outcome.out = sit_at(terminal, typed);
     // Whoever is still there loses its terminal, and with it its life.

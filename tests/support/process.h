@@ -29,7 +29,8 @@ struct Typed {
 
 // The same program, with a terminal of its own as stdin, stdout and stderr. Outcome::out is all that the terminal was given, with "\n" at the
 // ends of lines. What does not come within a minute is a failure of the test, and ends the program.
-Outcome cellar_at_terminal(std::vector<std::string> arguments, const std::vector<Typed>& typed = {});
+Outcome cellar_at_terminal(std::vector<std::string> arguments, const std::vector<Typed>& typed = {},
+                           const std::vector<std::pair<std::string, std::string>>& environment = {});
 
 // The path of a file in the build folder with this text. Its name begins with that of the test program, since several may run at once.
 std::string temporary(const std::string& name, const std::string& text);
