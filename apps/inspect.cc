@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kLongestContext = size_t{1} << 30;
+constexpr size_t kLongestContext = kv::most_context;
 
 std::string describe(const kv::Keep& keep) {
     switch (keep.kind) {

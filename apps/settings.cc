@@ -12,6 +12,8 @@
 #include "base/environment.h"
 #include "base/units.h"
 #include "engine/budget.h"
+#include "kv/plan.h"
+#include "kv/plan.h"
 
 namespace cellar::apps {
 namespace {
@@ -55,7 +57,7 @@ Result<EngineOptions> engine_options(const EngineSettings& settings) {
         out.threads = static_cast<int>(threads);
     }
     if (const Origin o = flag_or_variable(settings.context, "--ctx", "CELLAR_CTX"); !o.from.empty()) {
-        CELLAR_TRY(out.context, parse_integer(o.text, o.from, 1, int64_t{1} << 30));
+        CELLAR_TRY(out.context, parse_integer(o.text, o.from, 1, kv::most_context));
     }
     if (const Origin o = flag_or_variable(settings.kv_budget, "--kv-budget", "CELLAR_KV_BUDGET"); !o.from.empty()) {
         CELLAR_TRY(out.budget_bytes, parse_budget(o.text, o.from));

@@ -304,6 +304,27 @@ TEST_F(CliSession, APrefixOfATooLongSessionIsTakenOnRequest) {
     expect(taken, "200 of ");
     expect(taken, "forgot ");
     EXPECT_EQ(taken.out, "The code for the red door is 4821.\n");
+    // What the small context has no room for is not lost.
+    expect(taken, "is kept as " + file_ + ".damaged");
+    EXPECT_EQ(cellar({"chat", kModel, "--session", file_ + ".damaged"}, "What is the code for the red door?\n").out,
+              "The code for the red door is 4821.\n");
+}
+
+TEST_F(CliSession, WhatWasTakenBackIsNotInTheFile) {
+    ASSERT_EQ(chat("My name is Ada.\n").code, 0);
+    const json before = json::parse(cellar({"session", file_, "--json"}).out);
+    const Outcome outcome = chat("The code for the red door is 4821.\nTell me a story about a fox and a bear.\n/undo\n/undo\n");
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const json after = json::parse(cellar({"session", file_, "--json"}).out);
+    // The last token of an answer is read with the next message.
+    EXPECT_LE(after["branches"][0]["tokens"].get<int>(), before["branches"][0]["tokens"].get<int>() + 1);
+    EXPECT_EQ(cellar({"session", file_, "--prune"}).code, 0);
+    EXPECT_EQ(bytes().find("4821"), std::string::npos);
+    // A context that holds what is left takes it.
+    const Outcome small = chat("What is my name?\n", {"--ctx", "100"});
+    EXPECT_EQ(small.code, 0) << small.err;
+    EXPECT_EQ(small.out, "Your name is Ada.\n");
+    expect(small, "nothing was read anew");
 }
 
 TEST_F(CliSession, TheFileSaysWhatIsInIt) {

@@ -41,9 +41,8 @@ Result<kv::CacheLimits> complete(const kv::CacheSpec& spec, const BudgetRequest&
         CELLAR_TRY(const size_t least, least_cache(spec, limits));
         const size_t cache = budget - std::min(budget, request.transients);
         if (cache < least && request.budget != 0) {
-            return fail(ErrorKind::Full, "a cache budget of {} is too small: {} for a step, {} for tables and {} blocks; give {} at least",
-                        format_bytes(budget), format_bytes(request.transients), format_bytes(least), kLeastBlocks,
-                        format_bytes(least + request.transients));
+            return fail(ErrorKind::Full, "a cache budget of {} is too small: {} for a step, {} for tables and {} blocks; give {} bytes at least",
+                        format_bytes(budget), format_bytes(request.transients), format_bytes(least), kLeastBlocks, least + request.transients);
         }
         limits.budget_bytes = std::max(cache, least);
     }

@@ -208,16 +208,23 @@ Result<std::vector<int32_t>> Conversation::encode_with(const std::string& text) 
     return encode_from(0, prompt, plain_parts(prompt, messages));
 }
 
-void Conversation::tokens_of(const std::string& prompt, const std::vector<Message>& history) {
-    const std::vector<TextSpan> plain = plain_parts(prompt, history);
+// Lets go of text and tokens behind the last mark that the prompt begins with.
+void Conversation::keep_beginning_of(const std::string& prompt) {
     const auto fits = [&](const Mark& mark) {
         return can_cut_after(mark.tokens) && prompt.compare(0, mark.text, text_, 0, mark.text) == 0 && prompt.size() >= mark.text;
     };
     while (!marks_.empty() && !fits(marks_.back())) marks_.pop_back();
+    const Mark end = marks_.empty() ? Mark{} : marks_.back();
+    text_.resize(end.text);
+    tokens_.resize(end.tokens);
+}
+
+void Conversation::tokens_of(const std::string& prompt, const std::vector<Message>& history) {
+    const std::vector<TextSpan> plain = plain_parts(prompt, history);
+    keep_beginning_of(prompt);
     if (marks_.empty()) {
         tokens_ = encode_from(0, prompt, plain);
     } else {
-        tokens_.resize(marks_.back().tokens);
         const std::vector<int32_t> rest = encode_from(marks_.back().text, prompt, plain);
         tokens_.insert(tokens_.end(), rest.begin(), rest.end());
     }
@@ -400,6 +407,11 @@ void Conversation::rewind(int turns) {
         std::find_if(messages_.begin(), messages_.end(), [&](const Message& message) { return message.role == "user" && seen++ == turns; });
     said_.resize(said_.size() - static_cast<size_t>(messages_.end() - end));
     messages_.erase(end, messages_.end());
+    // What was taken back holds no cells and gets into no file. Until somebody needs the room, whoever says it again finds its rows.
+    keep_beginning_of(render().value_or(""));
+    engine_.keep(seq_);
+    kv::Cache& cache = engine_.cache();
+    cache.trim(seq_, cache.common_prefix(seq_, std::span<const int32_t>(tokens_)));
 }
 
 bool Conversation::undo() {

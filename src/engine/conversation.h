@@ -105,6 +105,7 @@ class Conversation {
     [[nodiscard]] Result<std::string> render_as(const std::vector<Message>& history, const std::vector<std::string>& contents) const;
     [[nodiscard]] std::vector<TextSpan> plain_parts(const std::string& prompt, const std::vector<Message>& history) const;
     [[nodiscard]] std::vector<int32_t> encode_from(size_t begin, const std::string& prompt, const std::vector<TextSpan>& plain) const;
+    void keep_beginning_of(const std::string& prompt);
     void tokens_of(const std::string& prompt, const std::vector<Message>& history);
     [[nodiscard]] bool can_cut_after(size_t tokens) const;
 

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "engine/budget.h"
+#include "kv/plan.h"
 
 namespace cellar {
 namespace {
@@ -113,8 +114,8 @@ Result<std::unique_ptr<Engine>> Engine::make(std::shared_ptr<const model::Model>
 Result<void> Engine::start() {
     const model::Network& network = model_->network();
     CELLAR_TRY(kv::CacheSpec spec, model::plan_cache(network, options_.formats));
-    if (options_.context < 0 || options_.context > (int64_t{1} << 30))
-        return fail("--ctx is {}, but must lie in [1, {}], or be 0 for automatic", options_.context, int64_t{1} << 30);
+    if (options_.context < 0 || options_.context > kv::most_context)
+        return fail("--ctx is {}, but must lie in [1, {}], or be 0 for automatic", options_.context, kv::most_context);
     options_.max_outputs = std::clamp(options_.max_outputs, 1, options_.chunk);
     BudgetRequest request;
     request.limits = limits_of(options_);

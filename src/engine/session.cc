@@ -138,6 +138,7 @@ Result<Session::Restored> Session::fill(const Branch& branch, SeqId seq) {
     out.other_numbers = branch.numbers != mine_.at("numbers");
     cache.colour(seq, out.coloured() ? 0 : std::min(branch.pure, until));
     out.length = cache.length(seq);
+    if (out.length < branch.length) file_->keep_as_found();
     // Whoever says the same from another sequence finds it too; nothing is copied.
     engine_.keep(seq);
     return out;

@@ -305,8 +305,10 @@ Result<void> SessionFile::set_aside_damaged() {
     }
     if (error != 0) return system_error(path_, "is damaged, and cannot be kept under another name", error);
     CELLAR_TRY_VOID(rewrite_over(true));
+    const bool damaged = lost_saves_ > 0 || lost_pieces_ > 0;
     lost_saves_ = lost_pieces_ = unread_ = 0;
-    note_ = fmt::format("{}: the damaged file is kept as {}", path_, aside);
+    keep_as_found_ = false;
+    note_ = fmt::format("{}: the {} is kept as {}", path_, damaged ? "damaged file" : "file as it was, with all its turns,", aside);
     return {};
 }
 
@@ -318,7 +320,7 @@ Result<void> SessionFile::Save::start() {
         return file_.write_at(file_.fd_, 0, session_header());
     }
     CELLAR_TRY_VOID(file_.look_after_place());
-    if (file_.lost_saves_ > 0 || file_.lost_pieces_ > 0) CELLAR_TRY_VOID(file_.set_aside_damaged());
+    if (file_.loses_something()) CELLAR_TRY_VOID(file_.set_aside_damaged());
     end_ = file_.end_;
     next_id_ = file_.next_id_;
     // What a save that failed left behind the last commit.
@@ -422,7 +424,7 @@ Result<void> SessionFile::rewrite() {
     CHECK(exists_);
     CELLAR_TRY_VOID(check_writable());
     CELLAR_TRY_VOID(look_after_place());
-    return lost_saves_ > 0 || lost_pieces_ > 0 ? set_aside_damaged() : rewrite_over(true);
+    return loses_something() ? set_aside_damaged() : rewrite_over(true);
 }
 
 Result<void> SessionFile::rewrite_over(bool replaces) {

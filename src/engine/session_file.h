@@ -76,6 +76,8 @@ class SessionFile {
     // under another name.
     [[nodiscard]] uint64_t lost_saves() const { return lost_saves_; }
     [[nodiscard]] uint64_t lost_pieces() const { return lost_pieces_; }
+    // Its owner goes on with less than what is in it: the next save keeps the file as it is under another name, as a damaged one.
+    void keep_as_found() { keep_as_found_ = true; }
     // What the last save had to do beside saving, for the owner to say; empty where nothing.
     [[nodiscard]] std::string take_note() { return std::exchange(note_, {}); }
 
@@ -120,6 +122,7 @@ class SessionFile {
     Result<void> look_after_place();
     void remember_end();
     [[nodiscard]] Result<void> check_unchanged() const;
+    [[nodiscard]] bool loses_something() const { return lost_saves_ > 0 || lost_pieces_ > 0 || keep_as_found_; }
     Result<void> set_aside_damaged();
     Result<int> create_beside(std::string& name) const;
     [[nodiscard]] bool set_access(int fd) const;
@@ -139,6 +142,7 @@ class SessionFile {
     uint64_t unread_ = 0;
     uint64_t lost_saves_ = 0;
     uint64_t lost_pieces_ = 0;
+    bool keep_as_found_ = false;
     std::map<uint64_t, Section> sections_;
     SessionMap map_;  // of fd_; sections_ lie in it
     std::string note_;

@@ -36,8 +36,8 @@ Result<void> check_layers(const CacheSpec& spec) {
 }
 
 Result<void> check_limits(const CacheLimits& limits) {
-    if (limits.context < 1 || limits.context > INT32_MAX / 2)
-        return fail("cache: a context of {} positions; it must be 1 to {}", limits.context, INT32_MAX / 2);
+    if (limits.context < 1 || limits.context > most_context)
+        return fail("cache: a context of {} positions; it must be 1 to {}", limits.context, most_context);
     if (limits.cells < 0 || limits.cells > INT32_MAX / 2) return fail("cache: {} cells; it must be 0 to {}", limits.cells, INT32_MAX / 2);
     if (limits.block != 16 && limits.block != 32 && limits.block != 64) return fail("cache: blocks of {} cells; choose 16, 32 or 64", limits.block);
     if (limits.max_seqs < 1 || limits.max_seqs > 65'535) return fail("cache: {} sequences; it must be 1 to 65535", limits.max_seqs);

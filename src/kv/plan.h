@@ -7,6 +7,9 @@
 
 namespace cellar::kv {
 
+// Positions of a sequence at most.
+inline constexpr int64_t most_context = INT32_MAX / 2;
+
 constexpr int32_t log_block_tokens = 256;  // one page
 
 struct Plan {
