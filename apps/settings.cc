@@ -13,7 +13,6 @@
 #include "base/units.h"
 #include "engine/budget.h"
 #include "kv/plan.h"
-#include "kv/plan.h"
 
 namespace cellar::apps {
 namespace {
