@@ -49,11 +49,11 @@ std::optional<ChatLoop::Input> ChatLoop::read_message() {
 }
 
 // `what` is full, with its numbers.
-void ChatLoop::say_what_is_full(const std::string& what, std::string_view then) const {
+void ChatLoop::say_what_is_full(const std::string& what) const {
     std::string others;
     if (branches_.open_branches() > 1)
         others = fmt::format("; {} other branches hold room too, /drop NAME lets one go", branches_.open_branches() - 1);
-    say(fmt::format("{}{}: /undo, /goto or /clear makes room here, --ctx and --kv-budget make it larger{}", what, then, others));
+    say(fmt::format("{}; /undo, /goto or /clear makes room here, --ctx and --kv-budget make it larger{}", what, others));
 }
 
 void ChatLoop::answer(Turn turn, const std::string& text) {
@@ -78,7 +78,7 @@ void ChatLoop::answer(Turn turn, const std::string& text) {
     if (!result) {
         const bool full = result.error().kind == ErrorKind::Full;
         if (full) {
-            say_what_is_full(result.error().message, "");
+            say_what_is_full(result.error().message);
         } else {
             say(result.error().message);
         }
@@ -90,7 +90,7 @@ void ChatLoop::answer(Turn turn, const std::string& text) {
     if (const Forgotten& forgotten = chat.forgotten(); forgotten.tokens > 0)
         say(fmt::format("{} to make room in the context of {} tokens", explain(forgotten), engine_.context()));
     if (result->stop == StopReason::Context) {
-        say_what_is_full(result->full, ", the answer ends here");
+        say_what_is_full(result->full + ", the answer ends here");
         if (!stdin_is_terminal()) exit_ = kExitContext;
     }
     if (result->stop == StopReason::Cancelled) say("stopped; what was said so far is kept");

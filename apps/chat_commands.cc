@@ -141,7 +141,11 @@ bool ChatLoop::command(const std::string& line) {
         branches_.changed();
         say("forgotten");
     } else if (name == "/regen") {
-        answer(Turn::Again, "");
+        if (branches_.current().messages().empty()) {
+            say("there is no turn to answer again");
+        } else {
+            answer(Turn::Again, "");
+        }
     } else if (name == "/undo") {
         undo();
     } else if (name == "/goto") {
@@ -154,7 +158,9 @@ bool ChatLoop::command(const std::string& line) {
         set(rest);
     } else if (name == "/save") {
         leave_settings();
-        report(branches_.save(rest));
+        const auto saved = branches_.save(rest);
+        report(saved);
+        if (!saved && !stdin_is_terminal()) exit_ = kExitError;
     } else if (name == "/load") {
         return load(rest);
     } else if (name == "/fork") {

@@ -30,7 +30,7 @@ class ChatLoop {
     };
     static std::optional<Input> read_message();
     void answer(Turn turn, const std::string& text);
-    void say_what_is_full(const std::string& what, std::string_view then) const;
+    void say_what_is_full(const std::string& what) const;
     void save_changes();
 
     // chat_commands.cc

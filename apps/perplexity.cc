@@ -68,6 +68,7 @@ Result<int> perplexity(const PerplexityArgs& args) {
     CELLAR_TRY(const std::string text, read_text(args.file));
     EngineSettings settings = args.engine;
     if (settings.context.empty()) settings.context = fmt::to_string(args.window);
+    settings.check_finite = true;  // a mean over numbers that are none says nothing
     CELLAR_TRY(const auto engine, start_engine(args.model, settings, kRowsAtOnce));
     if (engine->context() < 2) return fail("the context holds {} token, but a window needs at least 2: raise --ctx", engine->context());
     const text::Tokenizer* words = engine->model().tokenizer();

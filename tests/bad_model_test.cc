@@ -3,12 +3,16 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <set>
+#include <span>
 
+#include "base/file.h"
 #include "engine/engine.h"
 #include "model/gguf_writer.h"
 #include "support/golden_recipe.h"
+#include "support/process.h"
 #include "support/tiny_model.h"
 
 namespace cellar {
@@ -234,19 +238,18 @@ TEST(BadModel, WindowsThatDoNotFit) {
     expect_refused(Copy("olmo2").set("attention.sliding_window", int32_t{-4}), {"sliding_window"});
 }
 
+// Writes the model with one weight that is no number (of Q8_0 a scale).
+void write_with_nan(std::span<const std::byte> model, std::string_view tensor, const std::string& path) {
+    const auto file = *gguf::File::parse(model, "model");
+    std::string bytes(reinterpret_cast<const char*>(model.data()), model.size());
+    std::fill_n(bytes.begin() + (file.tensor(tensor)->data - model.data()), 4, '\xFF');
+    std::ofstream(path, std::ios::binary) << bytes;
+}
+
 // Weights that are no numbers end the answer with the name of the layer, not in nonsense.
 TEST(BadModel, WeightsThatAreNotFiniteAreFoundByName) {
     const std::string path = CELLAR_BINARY_DIR "/nan-model.gguf";
-    const auto bytes = *golden::make_gguf(*golden::read_named("llama"));
-    const auto file = *gguf::File::parse(bytes, "llama");
-    gguf::Writer out;
-    for (const gguf::Key& key : file.keys()) out.add_raw(key.name, key.type, {key.data, key.bytes});
-    for (const gguf::TensorInfo& t : file.tensors()) {
-        std::vector<std::byte> data(t.data, t.data + t.bytes);
-        if (t.name == "blk.1.ffn_up.weight") std::fill(data.begin(), data.begin() + 4, std::byte{0xFF});
-        out.add_tensor(t.name, t.type, std::vector<int64_t>(t.dims.begin(), t.dims.begin() + t.n_dims), std::move(data));
-    }
-    ASSERT_TRUE(out.write(path));
+    write_with_nan(*golden::make_gguf(*golden::read_named("llama")), "blk.1.ffn_up.weight", path);
     auto model = *model::Model::open(path);
     EngineOptions options = tiny::options();
     options.check_finite = true;
@@ -257,6 +260,15 @@ TEST(BadModel, WeightsThatAreNotFiniteAreFoundByName) {
     EXPECT_NE(result.error().message.find("blk.1.ffn_up"), std::string::npos) << result.error().message;
     EXPECT_EQ(engine->cache().length(seq), 0);
     std::filesystem::remove(path);
+    // A perplexity that is no number is none.
+    const std::string words = CELLAR_BINARY_DIR "/nan-words.gguf";
+    const std::string shipped = *read_file(tiny::shipped_path(), size_t{1} << 26);
+    write_with_nan(std::as_bytes(std::span(shipped)), "blk.1.ffn_up.weight", words);
+    const std::string text = process::temporary("text.txt", "My name is Ada. I live in Oslo.");
+    const process::Outcome outcome = process::cellar({"perplexity", words, "-f", text});
+    EXPECT_EQ(outcome.code, 1) << outcome.out;
+    EXPECT_NE(outcome.err.find("blk.1.ffn_up"), std::string::npos) << outcome.err;
+    std::filesystem::remove(words);
 }
 
 }  // namespace

@@ -69,6 +69,24 @@ TEST_F(CliSession, ASaveThatFailsCostsTheExitCodeAndIsSaidOnce) {
     EXPECT_EQ(bytes(), "precious\n");
 }
 
+TEST_F(CliSession, ANameThatNoSaveCouldUseIsRefusedBeforeTheFirstTurn) {
+    file_ = folder_ / std::string(240, 'n');
+    const Outcome outcome = chat("My name is Ada.\n");
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_EQ(outcome.out, "");
+    expect(outcome, "bytes at most, and this has 240");
+    file_ = folder_ / std::string(229, 'n');
+    EXPECT_EQ(chat("My name is Ada.\n").code, 0);
+    EXPECT_EQ(chat("What is my name?\n").out, "Your name is Ada.\n");
+}
+
+TEST_F(CliSession, OnlyWhatWasNotSavedCostsTheExitCode) {
+    EXPECT_EQ(chat("/regen\n/goto 99\n/drop nope\n/nonsense\n").code, 0);
+    const Outcome outcome = chat("My name is Ada.\n/save /no/such/folder/x\n");
+    EXPECT_EQ(outcome.code, 1);
+    expect(outcome, "there is no folder");
+}
+
 TEST_F(CliSession, WhatIsNoFileTakesNoSession) {
     ASSERT_EQ(mkfifo(file_.c_str(), 0600), 0);
     for (const std::vector<std::string>& flags : {std::vector<std::string>{}, {"--session-new"}, {"--session-prefix"}}) {

@@ -178,6 +178,23 @@ TEST_F(OverflowChat, WholeTurnsCannotMakeRoomForOneLongAnswer) {
     EXPECT_NE(answer->full.find("256"), std::string::npos) << answer->full;
 }
 
+// Room can be made for ever; a model that never ends its answer is stopped all the same.
+TEST_F(OverflowChat, AnAnswerWithoutALimitEndsWithAsManyTokensAsTheContextHolds) {
+    for (const Overflow overflow : {Overflow::DropTurns, Overflow::Shift, Overflow::Slide}) {
+        start(overflow, 80);
+        const auto answer = say(kStory, -1, true);
+        ASSERT_TRUE(answer) << answer.error().message;
+        EXPECT_EQ(answer->stop, StopReason::Context);
+        EXPECT_LE(answer->tokens.size(), 160U);
+        if (overflow == Overflow::DropTurns) continue;
+        EXPECT_GE(answer->tokens.size(), 80U);
+        EXPECT_NE(answer->full.find("80"), std::string::npos) << answer->full;
+        const auto longer = say(kStory, 200, true);
+        ASSERT_TRUE(longer) << longer.error().message;
+        EXPECT_EQ(longer->tokens.size(), 200U) << "a limit of its own counts";
+    }
+}
+
 TEST_F(OverflowChat, ShiftAndSlideWriteLongerThanTheContext) {
     for (const Overflow overflow : {Overflow::Shift, Overflow::Slide}) {
         start(overflow, 80);

@@ -129,7 +129,7 @@ Result<void> check_prompt(const Engine& engine, std::span<const int32_t> prompt)
         if (prompt[i] < 0 || prompt[i] >= vocabulary)
             return fail("token {} at position {} is outside the vocabulary of {}", prompt[i], i, vocabulary);
     if (static_cast<int64_t>(prompt.size()) > engine.context())
-        return fail(ErrorKind::Full, "the prompt has {} tokens, but the context holds {}: shorten it, or raise --ctx", prompt.size(),
+        return fail(ErrorKind::Full, "the prompt has {} tokens, but the context holds {}: shorten it, or give it a larger context", prompt.size(),
                     engine.context());
     return {};
 }
@@ -166,8 +166,12 @@ class Writer {
             if (options_.max_tokens >= 0 && static_cast<int64_t>(answer.tokens.size()) >= options_.max_tokens) return StopReason::MaxTokens;
             auto next = run(id, answer);
             if (!next && next.error().kind == ErrorKind::Full) {
-                answer.full = engine_.cache().length(seq_) >= engine_.context() ? fmt::format("the context of {} tokens is full", engine_.context())
-                                                                                : std::move(next.error().message);
+                const bool at_limit = options_.make_room && !may_make_room(answer);
+                answer.full =
+                    at_limit ? fmt::format("the answer has as many tokens as the context holds, {}, which is the most where no other limit is set",
+                                           engine_.context())
+                    : engine_.cache().length(seq_) >= engine_.context() ? fmt::format("the context of {} tokens is full", engine_.context())
+                                                                        : std::move(next.error().message);
                 return StopReason::Context;
             }
             if (!next) return pass(std::move(next));
@@ -188,8 +192,12 @@ class Writer {
     Result<std::span<const float>> run(int32_t id, const Answer& answer) {
         while (true) {
             auto logits = engine_.append(seq_, std::span<const int32_t>(&id, 1));
-            if (logits || logits.error().kind != ErrorKind::Full || !options_.make_room || !options_.make_room(answer.tokens)) return logits;
+            if (logits || logits.error().kind != ErrorKind::Full || !may_make_room(answer) || !options_.make_room(answer.tokens)) return logits;
         }
+    }
+    // A model that repeats itself would go on for ever: without a limit of its own an answer gets as many tokens as the context holds.
+    [[nodiscard]] bool may_make_room(const Answer& answer) const {
+        return options_.make_room && (options_.max_tokens >= 0 || static_cast<int64_t>(answer.tokens.size()) < engine_.context());
     }
     bool show(const std::string& text, Answer& answer) { return deliver(stops_.push(text), answer); }
     bool deliver(const std::string& text, Answer& answer) {

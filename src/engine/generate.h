@@ -61,7 +61,7 @@ std::string_view name(StopReason reason);
 
 struct GenerateOptions {
     SamplerOptions sampler;
-    int64_t max_tokens = -1;         // -1: until the model ends or the context is full
+    int64_t max_tokens = -1;         // -1: until the model ends or the context is full, also where make_room would empty it again
     std::vector<std::string> stops;  // the answer ends before the first of these
     bool ignore_end = false;         // end tokens are text like any other
     bool render_special = false;     // spell control tokens in the text

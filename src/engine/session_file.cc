@@ -66,6 +66,11 @@ Result<void> check_can_be_made(const std::string& path) {
     const std::string folder = folder_of(path);
     if (stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return fail("{}: there is no folder {}", path, folder);
     if (access(folder.c_str(), W_OK | X_OK) != 0) return system_error(path, "cannot be created", errno);
+    // A save is written beside it first, under a longer name.
+    const size_t slash = path.rfind('/');
+    const size_t name = path.size() - (slash == std::string::npos ? 0 : slash + 1);
+    const size_t most = NAME_MAX - kUnfinished.size() - 6;
+    if (name > most) return fail("{}: a session's name may have {} bytes at most, and this has {}", path, most, name);
     return {};
 }
 
