@@ -93,6 +93,8 @@ void ChatLoop::answer(Turn turn, const std::string& text) {
         say_what_is_full(result->full + ", the answer ends here");
         if (!stdin_is_terminal()) exit_ = kExitContext;
     }
+    if (result->stop == StopReason::MaxTokens && settings_.max_tokens < 0)
+        say(fmt::format("the answer ends here: it has as many tokens as the context, {}; -n N sets another limit", engine_.context()));
     if (result->stop == StopReason::Cancelled) say("stopped; what was said so far is kept");
     if (settings_.verbose) say(explain(result->receipt));
     last_ = *std::move(result);

@@ -57,7 +57,8 @@ bool same_file(const std::string& a, const std::string& b) {
 std::string way_out(const SessionRequest& request) {
     struct stat info {};
     if (stat(request.path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return {};
-    const bool some = request.reading == Reading::Whole && SessionFile::open(request.path, Reading::Prefix, Access::Read).has_value();
+    const auto opens = [&](Reading reading) { return SessionFile::open(request.path, reading, Access::Read).has_value(); };
+    const bool some = request.reading == Reading::Whole && !opens(Reading::Whole) && opens(Reading::Prefix);
     return fmt::format("; {}--session-new begins anew and keeps the old file as {}.old",
                        some ? "--session-prefix goes on with what is whole in it, " : "", request.path);
 }

@@ -37,6 +37,7 @@ int next_byte() {
     pthread_sigmask(SIG_SETMASK, nullptr, &waiting);
     sigdelset(&waiting, SIGINT);
     pollfd input{STDIN_FILENO, POLLIN, 0};
+    if (interrupted_flag.load()) return EOF;
     while (ppoll(&input, 1, nullptr, &waiting) < 0) {
         if (errno != EINTR || interrupted_flag.load()) return EOF;
     }
@@ -186,10 +187,10 @@ std::optional<std::string> read_line(const std::string& prompt, bool& interrupte
     }
     edit_in_utf8();
     Cancel& cancel = interrupts();
-    cancel.store(false);
     char* line = nullptr;
     {
         const InterruptsBlocked blocked;
+        cancel.store(false);
         rl_getc_function = next_character;
         line = readline(prompt.c_str());
     }

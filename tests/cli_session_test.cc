@@ -328,6 +328,13 @@ TEST_F(CliSession, APrefixOfATooLongSessionIsTakenOnRequest) {
               "The code for the red door is 4821.\n");
 }
 
+TEST_F(CliSession, WhatWasClearedIsNotInTheFile) {
+    ASSERT_EQ(chat("The code for the red door is 4821.\n/clear\n").code, 0);
+    ASSERT_EQ(cellar({"session", file_, "--prune"}).code, 0);
+    EXPECT_EQ(bytes().find("4821"), std::string::npos);
+    EXPECT_EQ(cellar({"session", file_, "--export-text"}).out.find("4821"), std::string::npos);
+}
+
 TEST_F(CliSession, WhatWasTakenBackIsNotInTheFile) {
     ASSERT_EQ(chat("My name is Ada.\n").code, 0);
     const json before = json::parse(cellar({"session", file_, "--json"}).out);

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 /* Grows when something that is here changes; new functions, and new fields at the end of options, leave it. */
-#define CELLAR_ABI_VERSION 1
+#define CELLAR_ABI_VERSION 2
 uint32_t cellar_abi_version(void); /* of the library; a program checks that it is its own CELLAR_ABI_VERSION */
 const char* cellar_version(void);  /* "0.1.0" */
 

@@ -423,6 +423,9 @@ bool Conversation::undo() {
 void Conversation::clear() {
     messages_.clear();
     said_.clear();
+    text_.clear();
+    tokens_.clear();
+    marks_.clear();
     // Whoever needs the room has it now; until then the next conversation with this system text finds its rows.
     engine_.keep(seq_);
     engine_.cache().trim(seq_, 0);

@@ -166,12 +166,9 @@ class Writer {
             if (options_.max_tokens >= 0 && static_cast<int64_t>(answer.tokens.size()) >= options_.max_tokens) return StopReason::MaxTokens;
             auto next = run(id, answer);
             if (!next && next.error().kind == ErrorKind::Full) {
-                const bool at_limit = options_.make_room && !may_make_room(answer);
-                answer.full =
-                    at_limit ? fmt::format("the answer has as many tokens as the context holds, {}, which is the most where no other limit is set",
-                                           engine_.context())
-                    : engine_.cache().length(seq_) >= engine_.context() ? fmt::format("the context of {} tokens is full", engine_.context())
-                                                                        : std::move(next.error().message);
+                if (options_.make_room && !may_make_room(answer)) return StopReason::MaxTokens;
+                answer.full = engine_.cache().length(seq_) >= engine_.context() ? fmt::format("the context of {} tokens is full", engine_.context())
+                                                                                : std::move(next.error().message);
                 return StopReason::Context;
             }
             if (!next) return pass(std::move(next));

@@ -53,7 +53,7 @@ std::string explain(const Receipt& receipt);
 enum class StopReason : uint8_t {
     EndOfTurn,   // the model ended its answer
     StopString,  // one of the texts that end an answer
-    MaxTokens,   // GenerateOptions::max_tokens
+    MaxTokens,   // GenerateOptions::max_tokens, or as many as the context holds
     Context,     // no room behind the last token
     Cancelled,
 };

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "graph/graph.h"
 
 namespace cellar::graph {
@@ -35,10 +33,6 @@ Stage::Kind kind_of(const Node& node) {
     return is_product(node.op) ? Stage::Kind::Products : Stage::Kind::Node;
 }
 
-bool reads_result_of(const Node& node, const Node& other) {
-    return std::any_of(node.in.begin(), node.in.end(), [&](Ref in) { return in != kNone && (in == other.out[0] || in == other.out[1]); });
-}
-
 }  // namespace
 
 void plan_stages(Graph& graph) {
@@ -49,9 +43,8 @@ void plan_stages(Graph& graph) {
         const Stage::Kind kind = kind_of(node);
         const auto joins = [&](const Stage& stage) {
             if (stage.kind != kind || kind == Stage::Kind::Node) return false;
-            const Node* first = &graph.nodes[static_cast<size_t>(stage.first)];
-            if (kind == Stage::Kind::Rows) return rows(node) == rows(*first);
-            return std::none_of(first, first + (stage.last - stage.first), [&](const Node& other) { return reads_result_of(node, other); });
+            // Products read prepared activations, which no product writes.
+            return kind == Stage::Kind::Products || rows(node) == rows(graph.nodes[static_cast<size_t>(stage.first)]);
         };
         if (!graph.stages.empty() && joins(graph.stages.back())) {
             graph.stages.back().last = i + 1;

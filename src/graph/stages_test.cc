@@ -124,18 +124,6 @@ TEST(Stages, JoinProductsOfOneInputAndWhatWorksOnRows) {
     EXPECT_EQ(next, static_cast<int32_t>(graph.nodes.size()));
 }
 
-TEST(Stages, DoNotJoinAProductWithOneThatReadsItsResult) {
-    Layer layer;
-    const Linear first = layer.matrix(32, Layer::kWidth);
-    const Linear second = layer.matrix(16, 32);
-    Builder b({4, 4}, ops::cpu(), {});
-    const Ref x = b.embed(layer.matrix(9, Layer::kWidth).w);
-    const Ref y = b.linear(b.linear(x, first, "first"), second, "second");
-    const Graph graph = b.finish(y);
-    const auto products = std::count_if(graph.stages.begin(), graph.stages.end(), [](const Stage& s) { return s.kind == Stage::Kind::Products; });
-    EXPECT_EQ(products, 2);
-}
-
 // While a stage runs, any of its values may be written or read at any time.
 TEST(Stages, KeepAllValuesOfAStageApart) {
     Layer layer;

@@ -108,6 +108,8 @@ void Walker::run_rows(std::span<const Node> nodes) {
     const int64_t rows = value(nodes.front().in[0]).rows;
     int64_t cols = 0;
     for (const Node& node : nodes) cols += value(node.in[0]).cols;
+    // A node by itself cuts its row for the team, if that is long enough.
+    if (nodes.size() == 1) return run_on(nodes.front(), {0, rows}, team_);
     if (rows < 2 || rows * cols < kAlone || team_.size() == 1) {
         for (const Node& node : nodes) run_on(node, {0, rows}, team_.alone(0));
         return;

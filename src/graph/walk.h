@@ -25,9 +25,9 @@ struct Workspace {
 // Scratch that the kernels of `graph` need when queries see up to `context` positions.
 size_t scratch_bytes(const Graph& graph, const ops::Ops& ops, int64_t context, int threads);
 
-// Runs every node in order. Allocates nothing. With check_finite every result is looked through, and the first node whose result
-// holds a NaN or an infinity ends the walk and is returned; otherwise returns nullptr. With a profile, the time of every node is
-// added to it (that allocates).
+// Runs every stage in order. Allocates nothing. With check_finite every result is looked through, and the first node whose result
+// holds a NaN or an infinity ends the walk behind its stage and is returned; otherwise returns nullptr. With a profile, the time of every
+// stage is added to it (that allocates).
 // Requires: inputs.view->tokens == graph.shape.tokens.
 const Node* walk(const Graph& graph, const ops::Ops& ops, const StepInputs& inputs, const Workspace& workspace, ThreadTeam& team,
                  bool check_finite = false, Profile* profile = nullptr);

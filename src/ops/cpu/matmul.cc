@@ -63,7 +63,7 @@ class Pieces {
     // What a piece with a gate has beside its results.
     static constexpr int64_t kGatedProducts = 8192;
 
-    // Two matrices make a piece twice as long; so of one row of activations it takes half as many rows.
+    // As many rows as there is room for beside the results.
     static int64_t gated_rows(const PieceShape& shape, int64_t tokens) {
         const int64_t step = packed_lanes();
         const int64_t wanted = std::min(shape.rows, kGatedProducts / tokens);
