@@ -225,8 +225,6 @@ int run_main(int argc, char** argv) {
     return execute(line.config, config);
 }
 
-}  // namespace
-
 // A closed stdin, stdout or stderr would be the number of the next file that is opened, and what is said would go into it. Each becomes
 // something that cannot be read or written, as it was.
 void hold_standard_streams() {
@@ -234,6 +232,8 @@ void hold_standard_streams() {
         if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
     }
 }
+
+}  // namespace
 
 int main(int argc, char** argv) {
     hold_standard_streams();

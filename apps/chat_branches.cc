@@ -54,11 +54,10 @@ bool same_file(const std::string& a, const std::string& b) {
 }
 
 // What can be done about a session that cannot be read.
-std::string way_out(const SessionRequest& request) {
+std::string way_out(Engine& engine, const SessionRequest& request) {
     struct stat info {};
     if (stat(request.path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return {};
-    const auto opens = [&](Reading reading) { return SessionFile::open(request.path, reading, Access::Read).has_value(); };
-    const bool some = request.reading == Reading::Whole && !opens(Reading::Whole) && opens(Reading::Prefix);
+    const bool some = request.reading == Reading::Whole && Session::open(request.path, engine, Reading::Prefix).has_value();
     return fmt::format("; {}--session-new begins anew and keeps the old file as {}.old",
                        some ? "--session-prefix goes on with what is whole in it, " : "", request.path);
 }
@@ -94,7 +93,7 @@ Result<ChatBranches> ChatBranches::open(Engine& engine, const ConversationOption
             return fail("{}: it is the model, and no session can take its place", request.path);
         if (request.begin_anew) CELLAR_TRY_VOID(set_aside(request.path));
         auto session = Session::open(request.path, engine, request.reading);
-        if (!session && session.error().kind == ErrorKind::Input) return fail("{}{}", session.error().message, way_out(request));
+        if (!session && session.error().kind == ErrorKind::Input) return fail("{}{}", session.error().message, way_out(engine, request));
         if (!session) return pass(std::move(session));
         out.session_ = *std::move(session);
         say_what_is_lost(*out.session_, out.session_->file());

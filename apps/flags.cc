@@ -47,7 +47,7 @@ void add_talk_flags(CLI::App* app, TalkArgs& talk, SamplingFlags& sampling, cons
     app->add_option("model", talk.model, kModelHelp)->required();
     app->add_option("--system", talk.system, "system text");
     app->add_option("--template", talk.template_file, "a file with a chat template, instead of the model's");
-    app->add_option("-n,--max-tokens", talk.max_tokens, "most tokens of an answer; -1: no limit (default)");
+    app->add_option("-n,--max-tokens", talk.max_tokens, "most tokens of an answer; -1: as many as the context holds (default)");
     app->add_option("--thinking", talk.thinking, "what to do with thinking: dim, show, hide (default dim)");
     app->add_option("--overflow", talk.overflow, overflow_help);
     sampling.add_to(app);

@@ -53,11 +53,11 @@ int next_character(FILE* /*stream*/) {
         if (byte == EOF) return EOF;
         const char one = static_cast<char>(byte);
         wchar_t character = 0;
+        const bool first = std::mbsinit(&state) != 0;
         const size_t used = std::mbrtowc(&character, &one, 1, &state);
         if (used == static_cast<size_t>(-2)) continue;
         if (used != static_cast<size_t>(-1)) return static_cast<int>(character);
         // The byte may begin another one.
-        const bool first = std::mbsinit(&state) != 0;
         state = std::mbstate_t{};
         if (!first && std::mbrtowc(&character, &one, 1, &state) == 1) return static_cast<int>(character);
     }

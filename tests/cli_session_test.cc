@@ -97,6 +97,18 @@ TEST_F(CliSession, WhatIsNoFileTakesNoSession) {
     }
 }
 
+TEST_F(CliSession, APrefixIsNotAdvisedWhereItWouldNotHelp) {
+    ASSERT_EQ(chat("My name is Ada.\n").code, 0);
+    std::string damaged = bytes();
+    for (size_t i = 1000; i < 1100; ++i) damaged[i] = 'x';
+    std::ofstream(file_, std::ios::binary) << damaged;
+    expect(chat("What is my name?\n"), "--session-prefix goes on with what is whole");
+    std::ofstream(file_, std::ios::binary) << "something else";
+    const Outcome outcome = chat("What is my name?\n");
+    EXPECT_EQ(count(outcome.err, "--session-prefix"), 0U) << outcome.err;
+    expect(outcome, "--session-new");
+}
+
 TEST_F(CliSession, TheModelIsNotMovedAway) {
     fs::copy_file(kModel, file_);
     for (const std::vector<std::string>& flags : {std::vector<std::string>{}, {"--session-new"}}) {
@@ -333,6 +345,15 @@ TEST_F(CliSession, WhatWasClearedIsNotInTheFile) {
     ASSERT_EQ(cellar({"session", file_, "--prune"}).code, 0);
     EXPECT_EQ(bytes().find("4821"), std::string::npos);
     EXPECT_EQ(cellar({"session", file_, "--export-text"}).out.find("4821"), std::string::npos);
+}
+
+TEST_F(CliSession, WhatWasRefusedIsNotInTheFile) {
+    ASSERT_EQ(chat("My name is Ada.\n", {"--ctx", "64", "--overflow", "stop"}).code, 0);
+    std::string secret = "The code for the red door is 4821.";
+    for (int i = 0; i < 4; ++i) secret += " " + secret;
+    expect(chat(secret + "\n", {"--ctx", "64", "--overflow", "stop"}), "the context holds 64");
+    ASSERT_EQ(cellar({"session", file_, "--prune"}).code, 0);
+    EXPECT_EQ(bytes().find("4821"), std::string::npos);
 }
 
 TEST_F(CliSession, WhatWasTakenBackIsNotInTheFile) {

@@ -116,7 +116,7 @@ typedef struct cellar_generate_options {
     float temperature, top_p, min_p, typical_p, repetition_penalty, presence_penalty, frequency_penalty;
     int32_t top_k, penalty_last_n, ignore_end, show_special, parse_special;
     uint64_t seed;
-    int64_t max_tokens; /* -1: until the model ends or the context is full */
+    int64_t max_tokens; /* -1: until the model ends, at most as many as the context holds */
     const char* const* stops;
     size_t stops_count;
     int (*on_text)(const char* text, size_t length, void* user); /* 0 ends the answer; the text has no NUL behind it */

@@ -63,7 +63,7 @@ struct Sampling {
 // Callbacks run on the calling thread, between steps. They may read sessions and the engine; what would change them is refused.
 struct GenerateOptions {
     Sampling sampling = {};
-    int64_t max_tokens = -1;              // -1: until the model ends or the context is full
+    int64_t max_tokens = -1;              // -1: until the model ends, at most as many as the context holds
     std::vector<std::string> stops = {};  // the answer ends before the first of these
     bool ignore_end = false;              // tokens that end an answer are text like any other
     bool show_special = false;            // spell control tokens in the text

@@ -1,7 +1,6 @@
 #include "base/thread_team.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <atomic>
 #include <chrono>
@@ -12,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/signals.h"
 
 namespace cellar {
 namespace {
@@ -40,23 +40,6 @@ bool spin_until(Ready&& ready, std::chrono::nanoseconds limit) {
     } while (std::chrono::steady_clock::now() < end);
     return ready();
 }
-
-// Signals that people and other programs send go to the threads that expect them. Faults stay with the thread that caused them.
-class SignalsBlocked {
-  public:
-    SignalsBlocked() {
-        sigset_t set;
-        sigfillset(&set);
-        for (int fault : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF}) sigdelset(&set, fault);
-        pthread_sigmask(SIG_BLOCK, &set, &before_);
-    }
-    ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-    SignalsBlocked(const SignalsBlocked&) = delete;
-    SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
-  private:
-    sigset_t before_;
-};
 
 }  // namespace
 

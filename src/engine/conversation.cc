@@ -260,6 +260,7 @@ Result<Answer> Conversation::say(std::string text, const GenerateOptions& option
                                  const Progress& progress) {
     // Behind a turn that failed nothing is forgotten: the rows of old turns are read anew, their words could not be had again.
     std::vector<Message> former = messages_;
+    const int32_t held = engine_.cache().length(seq_);
     said_.push_back({"user", std::move(text)});
     messages_.push_back(said_.back());
     auto result = answer(options, take, cancel, progress);
@@ -267,6 +268,7 @@ Result<Answer> Conversation::say(std::string text, const GenerateOptions& option
         messages_ = std::move(former);
         said_.pop_back();
         forgotten_ = {};
+        let_go_of_refused(held);
     }
     return result;
 }
@@ -303,6 +305,7 @@ Result<Answer> Conversation::reply(std::vector<Message> messages, const Generate
         if (messages[i].role == "system")
             return fail("message {} of the conversation is a system message; only the first one may be", i + (has_system ? 1 : 0));
     std::vector<Message> former = messages_;
+    const int32_t held = engine_.cache().length(seq_);
     std::vector<Message> former_said = said_;
     take_over(std::move(messages));
     std::swap(options_.system, system);
@@ -313,6 +316,7 @@ Result<Answer> Conversation::reply(std::vector<Message> messages, const Generate
         messages_ = std::move(former);
         said_ = std::move(former_said);
         forgotten_ = {};
+        let_go_of_refused(held);
     }
     return result;
 }
@@ -406,12 +410,24 @@ void Conversation::rewind(int turns) {
     const auto end =
         std::find_if(messages_.begin(), messages_.end(), [&](const Message& message) { return message.role == "user" && seen++ == turns; });
     said_.resize(said_.size() - static_cast<size_t>(messages_.end() - end));
+    if (end == messages_.end()) return;
     messages_.erase(end, messages_.end());
-    // What was taken back holds no cells and gets into no file. Until somebody needs the room, whoever says it again finds its rows.
+    let_go_of_rest();
+}
+
+// What the conversation does not say any more holds no cells and gets into no file. Until somebody needs the room, whoever says it again
+// finds its rows.
+void Conversation::let_go_of_rest() {
     keep_beginning_of(render().value_or(""));
     engine_.keep(seq_);
     kv::Cache& cache = engine_.cache();
     cache.trim(seq_, cache.common_prefix(seq_, std::span<const int32_t>(tokens_)));
+}
+
+// The same behind a message that got no answer. Where none of it was run, the sequence stays as its owner left it.
+void Conversation::let_go_of_refused(int32_t held_before) {
+    if (engine_.cache().length(seq_) != held_before) return let_go_of_rest();
+    keep_beginning_of(render().value_or(""));
 }
 
 bool Conversation::undo() {
@@ -433,6 +449,7 @@ void Conversation::clear() {
 
 void Conversation::set_system(std::string text) {
     options_.system = std::move(text);
+    let_go_of_rest();
 }
 
 }  // namespace cellar

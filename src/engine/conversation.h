@@ -106,6 +106,8 @@ class Conversation {
     [[nodiscard]] std::vector<TextSpan> plain_parts(const std::string& prompt, const std::vector<Message>& history) const;
     [[nodiscard]] std::vector<int32_t> encode_from(size_t begin, const std::string& prompt, const std::vector<TextSpan>& plain) const;
     void keep_beginning_of(const std::string& prompt);
+    void let_go_of_rest();
+    void let_go_of_refused(int32_t held_before);
     void tokens_of(const std::string& prompt, const std::vector<Message>& history);
     [[nodiscard]] bool can_cut_after(size_t tokens) const;
 

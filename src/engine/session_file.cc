@@ -308,9 +308,16 @@ Result<void> SessionFile::set_aside_damaged() {
         aside = path_ + (i == 1 ? ".damaged" : fmt::format(".damaged{}", i));
         error = link(path_.c_str(), aside.c_str()) == 0 ? 0 : errno;
     }
-    if (error != 0) return system_error(path_, "is damaged, and cannot be kept under another name", error);
-    CELLAR_TRY_VOID(rewrite_over(true));
     const bool damaged = lost_saves_ > 0 || lost_pieces_ > 0;
+    if (error != 0)
+        return system_error(
+            path_,
+            damaged ? "is damaged, and cannot be kept under another name" : "has more than is saved now, and cannot be kept under another name",
+            error);
+    if (auto written = rewrite_over(true); !written) {
+        unlink(aside.c_str());  // the file itself is still there
+        return written;
+    }
     lost_saves_ = lost_pieces_ = unread_ = 0;
     keep_as_found_ = false;
     note_ = fmt::format("{}: the {} is kept as {}", path_, damaged ? "damaged file" : "file as it was, with all its turns,", aside);

@@ -19,7 +19,8 @@ std::string describe(const Graph& graph, const Node& node) {
     const std::string_view what = without_layer(node);
     if (node.weight.data != nullptr) {
         const auto times = node.gate.data != nullptr ? " 2 x" : "";
-        return fmt::format("{} {}{} {} x {}", what, name(node.weight.type), times, node.weight.rows, node.weight.cols);
+        const bool mixed = node.gate.data != nullptr && node.gate.type != node.weight.type;
+        return fmt::format("{} {}{} {} x {}", what, mixed ? "mixed" : name(node.weight.type), times, node.weight.rows, node.weight.cols);
     }
     if (node.op == Op::Attend) return fmt::format("{} {} heads of {}", what, node.heads, node.v_width);
     const Value& out = graph.values[static_cast<size_t>(node.out[0] != kNone ? node.out[0] : node.in[0])];
@@ -34,7 +35,7 @@ std::string describe(const Graph& graph, const Stage& stage) {
     int64_t rows = 0;
     for (const Node& node : nodes) {
         what += fmt::format("{}{}", what.empty() ? "" : " ", without_layer(node));
-        rows += node.weight.rows;
+        rows += node.weight.rows + node.gate.rows;
     }
     if (stage.kind == Stage::Kind::Products) {
         const ops::WeightMatrix& w = nodes.front().weight;

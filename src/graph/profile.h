@@ -19,7 +19,7 @@ class Profile {
         std::string what;  // "ffn_down Q4_0 896 x 4864": the nodes' labels without their layer, and the shapes of their weights
         int64_t calls = 0;
         double seconds = 0.0;
-        double bytes = 0.0;       // of weights and of cache that the calls had to read; each expert counts as often as it is chosen
+        double bytes = 0.0;       // of weights and of cache that the calls had to read; of experts as many as may have been chosen
         double operations = 0.0;  // additions and multiplications of matrix products and attention
     };
 

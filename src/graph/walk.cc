@@ -49,7 +49,7 @@ class Walker {
     void multiply(std::span<const Node> nodes);
     void multiply(const Node& node);
     void multiply_experts(const Node& node);
-    void multiply(const ops::MatmulArgs& args);
+    void add_product(const ops::MatmulArgs& args);
     void flush();
 
     const Graph& graph_;
@@ -247,7 +247,7 @@ void Walker::multiply(const Node& node) {
     args.x = bytes(node.in[0]);
     args.count = value(node.in[0]).rows;
     args.y = mat(node.out[0]);
-    multiply(args);
+    add_product(args);
 }
 
 void Walker::multiply_experts(const Node& node) {
@@ -273,11 +273,11 @@ void Walker::multiply_experts(const Node& node) {
         if (gate_bytes > 0) args.gate.data = node.gate.data + static_cast<size_t>(e) * gate_bytes;
         args.x_rows = (node.by_slot ? slot : token) + first[e];
         args.y_rows = slot + first[e];
-        multiply(args);
+        add_product(args);
     }
 }
 
-void Walker::multiply(const ops::MatmulArgs& args) {
+void Walker::add_product(const ops::MatmulArgs& args) {
     if (product_count_ == products_.size()) flush();
     products_[product_count_++] = args;
 }

@@ -4,6 +4,7 @@
 #include <future>
 #include <system_error>
 
+#include "base/signals.h"
 #include "model/packer.h"
 #include "model/vocabulary_from_gguf.h"
 
@@ -24,6 +25,7 @@ TokenizerResult read_tokenizer(const gguf::File& file) {
 std::future<TokenizerResult> start_tokenizer(const gguf::File& file, int threads) {
     const auto read = [&file] { return read_tokenizer(file); };
     if (threads > 1) {
+        const SignalsBlocked blocked;
         try {
             return std::async(std::launch::async, read);
         } catch (const std::system_error&) {

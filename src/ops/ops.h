@@ -37,7 +37,7 @@ struct Ops {
     // rows is read. Products have the same bits as in file layout. Requires: last is a multiple of packed_lanes, or w.rows.
     void (*pack_rows)(const WeightMatrix& w, int64_t first, int64_t last, std::byte* packed, ThreadTeam& team);
     // For each product y[y_row(i)] = w * x[x_row(i)] (+ bias), for i in [0, count); through a gate where there is one. They are worked
-    // through as one: no member waits between two of them. Requires: none reads or writes what another one writes.
+    // through as one, sixteen at a time: no member waits between two of them. Requires: none reads or writes what another one writes.
     void (*matmul)(std::span<const MatmulArgs> products, ThreadTeam& team);
 
     // --- normalisation, each row of `width` on its own; y may be x

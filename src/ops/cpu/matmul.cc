@@ -44,6 +44,7 @@ class Pieces {
     void run(int64_t i) const {
         const MatmulArgs piece = cut(i);
         if (!piece.gated()) return multiply(piece);
+        CHECK_LE(piece.count * piece.w.rows, kGatedProducts);
         alignas(64) float product[kGatedProducts];
         MatmulArgs one = piece;
         one.y_rows = nullptr;

@@ -119,7 +119,7 @@ HWY_INLINE Rows block_of(const Rows& rows, int i) {
     return {rows.first + i * panel_format(type).block_bytes, rows.stride};
 }
 
-// Bytes between what is read and what is fetched: enough to hide the way to memory, few enough to stay in the nearest cache.
+// Bytes between what is read and what is fetched: enough to hide the way to memory, few enough to stay in the second cache.
 constexpr int kFetchAhead = 4096;
 
 // Rows as pack_rows leaves them: a chunk's columns, and what is left over of each block.
