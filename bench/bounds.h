@@ -48,33 +48,20 @@ constexpr int kChains = 10;  // more than any of these instructions is deep on t
     asm volatile("" ::"v"(sum[0]));
     return 32.0 * kRounds * kChains;
 }
-[[gnu::target("avx2,fma"), gnu::noinline]] inline double bytes_avx2() {
+// Of quants with a sign, `wide`, the signs go to the other side first: the multiplication takes one side without.
+template <bool wide>
+[[gnu::target("avx2,fma"), gnu::noinline]] double bytes_avx2() {
     __m256i sum[kChains] = {};
     __m256i x = _mm256_set1_epi8(1);
     __m256i ones = _mm256_set1_epi16(1);
     for (int i = 0; i < kRounds; ++i) {
 #pragma GCC unroll 16
         for (int c = 0; c < kChains; ++c) {
-            __m256i pairs = _mm256_maddubs_epi16(x, x);
-            asm volatile("" : "+x"(pairs));  // or all of them are one
-            sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(pairs, ones));
-        }
-    }
-    for (int c = 1; c < kChains; ++c) sum[0] = _mm256_add_epi32(sum[0], sum[c]);
-    asm volatile("" ::"x"(sum[0]));
-    return 64.0 * kRounds * kChains;
-}
-// Quants with a sign: the multiplication takes one side without, so the signs go to the other first.
-[[gnu::target("avx2,fma"), gnu::noinline]] inline double signed_bytes_avx2() {
-    __m256i sum[kChains] = {};
-    __m256i x = _mm256_set1_epi8(1);
-    __m256i ones = _mm256_set1_epi16(1);
-    for (int i = 0; i < kRounds; ++i) {
-#pragma GCC unroll 16
-        for (int c = 0; c < kChains; ++c) {
-            __m256i turned = _mm256_sign_epi8(x, x);
-            asm volatile("" : "+x"(turned));
-            const __m256i pairs = _mm256_maddubs_epi16(x, turned);
+            __m256i y = x;
+            if constexpr (wide) y = _mm256_sign_epi8(x, x);
+            if constexpr (wide) asm volatile("" : "+x"(y));  // or all of them are one
+            __m256i pairs = _mm256_maddubs_epi16(x, y);
+            asm volatile("" : "+x"(pairs));
             sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(pairs, ones));
         }
     }
@@ -104,7 +91,7 @@ inline double most_operations(std::string_view target, ops::ActivationForm form,
 #if defined(__x86_64__)
     const bool quantized = form == ops::ActivationForm::Q8 || form == ops::ActivationForm::Q8_256;
     if (target == "AVX3_DL") call = quantized ? bytes_avx512 : floats_avx512;
-    if (target == "AVX2") call = !quantized ? floats_avx2 : wide ? signed_bytes_avx2 : bytes_avx2;
+    if (target == "AVX2") call = !quantized ? floats_avx2 : wide ? bytes_avx2<true> : bytes_avx2<false>;
 #endif
     if (call == nullptr) return 0.0;
     double best = 0.0;

@@ -1,6 +1,8 @@
 #pragma once
 // The two halves of matmul(): products with quantized and with plain weights, of a piece of work each. A piece is a product of some rows
 // of the weights and some rows of activations, small enough for one member; it starts at a multiple of the piece's rows and tokens.
+#include <algorithm>
+
 #include "ops/types.h"
 
 namespace cellar::ops::cpu_impl {
@@ -9,6 +11,15 @@ struct PieceShape {
     int64_t rows;    // of the weights; a multiple of packed_lanes()
     int64_t tokens;  // rows of activations
 };
+
+// Of one row of activations, which waits for memory: long streams serve it best, and each member still gets several. `step` is the least, and what
+// the rows are a multiple of.
+inline PieceShape long_piece(const WeightMatrix& w, int members, int64_t step) {
+    constexpr int64_t kBytes = 256 << 10;
+    constexpr int64_t kEach = 4;
+    const int64_t wanted = std::min<int64_t>(kBytes / static_cast<int64_t>(row_bytes(w.type, w.cols)), w.rows / (kEach * members));
+    return {std::max<int64_t>(step, wanted / step * step), 1};
+}
 
 // Weights are quantized: their form is Q8 or Q8_256.
 PieceShape quantized_piece(const WeightMatrix& w, int64_t count, int members);

@@ -191,14 +191,9 @@ namespace cellar::ops::cpu_impl {
 
 HWY_EXPORT(multiply_any);
 
-// One row of activations waits for memory, which long streams serve best; each member still gets several pieces.
 PieceShape plain_piece(const WeightMatrix& w, int64_t count, int members) {
     const int64_t bundle = packed_lanes();
-    if (count > 1) return {bundle, kPlainTokens};
-    constexpr int64_t kBytes = 256 << 10;
-    constexpr int64_t kEach = 4;
-    const int64_t wanted = std::min<int64_t>(kBytes / static_cast<int64_t>(row_bytes(w.type, w.cols)), w.rows / (kEach * members));
-    return {std::max<int64_t>(bundle, wanted / bundle * bundle), 1};
+    return count > 1 ? PieceShape{bundle, kPlainTokens} : long_piece(w, members, bundle);
 }
 
 void plain_product(const MatmulArgs& piece) {

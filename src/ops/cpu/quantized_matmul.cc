@@ -207,13 +207,8 @@ namespace cellar::ops::cpu_impl {
 HWY_EXPORT(multiply_rows);
 HWY_EXPORT(multiply_packed);
 
-// One row of activations waits for memory, which long streams serve best; each member still gets several pieces.
 PieceShape quantized_piece(const WeightMatrix& w, int64_t count, int members) {
-    if (count > 1) return {kGroupRows, kGroupTokens};
-    constexpr int64_t kBytes = 256 << 10;
-    constexpr int64_t kEach = 4;
-    const int64_t wanted = std::min<int64_t>(kBytes / static_cast<int64_t>(row_bytes(w.type, w.cols)), w.rows / (kEach * members));
-    return {std::max<int64_t>(kGroupRows, wanted / kGroupRows * kGroupRows), 1};
+    return count > 1 ? PieceShape{kGroupRows, kGroupTokens} : long_piece(w, members, kGroupRows);
 }
 
 void quantized_product(const MatmulArgs& piece) {
