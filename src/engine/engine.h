@@ -104,8 +104,8 @@ class Engine {
     // transients are larger than any before takes the room from the cache, and where live sequences have it the answer is full.
     [[nodiscard]] size_t ledger_bytes() const { return cache_->ledger_bytes() + transient_bytes(); }
     [[nodiscard]] size_t budget_bytes() const { return budget_; }  // 0: no limit is known
-    // What the ledger is at its highest while sequences of these lengths are read, and nothing else is there, to the byte: the allocator in a
-    // dry run. With transients, and without.
+    // What the ledger is at its highest while sequences of these lengths are read, and nothing else is there, to the byte. With
+    // transients, and without.
     [[nodiscard]] Result<size_t> estimate(std::span<const int64_t> lengths) const;
     [[nodiscard]] Result<size_t> estimate_cache(std::span<const int64_t> lengths) const;
 

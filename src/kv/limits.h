@@ -36,7 +36,7 @@ struct CacheStats {
 };
 
 // Bytes that sequences of these lengths take, grown one after another in steps of step_tokens (0: max_step_tokens), nothing shared:
-// the ledger, from the code that fills it. `peak` includes the cells that the last steps need before windows slide.
+// the ledger, to the byte, at a cost that does not depend on the lengths. `peak` includes the cells that the last steps need before windows slide.
 struct Estimate {
     std::vector<int64_t> blocks;  // used, per group
     int64_t log_blocks = 0;

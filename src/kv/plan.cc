@@ -70,7 +70,7 @@ Result<Plan> plan(const CacheSpec& spec, const CacheLimits& limits) {
             return fail(ErrorKind::Full, "cache: {} cells of {} bytes in group {} exceed the address space; choose a smaller context",
                         plan.limits.cells, group.cell_bytes(), i);
         }
-        plan.groups.push_back({group.planes, group.rows, blocks, limits.block, limits.poison, false});
+        plan.groups.push_back({group.planes, group.rows, blocks, limits.block, limits.poison});
     }
     // Every sequence may grow to the context, in a log that takes twice its room before it is tidied; kept prefixes log what they hold.
     const int64_t logged = std::max(limits.max_seqs * limits.context, plan.limits.cells);

@@ -16,10 +16,8 @@ Result<std::unique_ptr<Store>> Store::make(const StoreShape& shape, Budget& budg
     auto store = std::make_unique<Store>();
     CELLAR_TRY(store->pool_, Pool::make(shape.blocks, shape.block_cells));
     const int32_t cells = shape.blocks * shape.block_cells;
-    if (!shape.dry) {
-        CELLAR_TRY(store->arena_, Arena::make(shape.planes, shape.rows, cells));
-        if (shape.poison) store->seen_.resize(static_cast<size_t>(cells));
-    }
+    CELLAR_TRY(store->arena_, Arena::make(shape.planes, shape.rows, cells));
+    if (shape.poison) store->seen_.resize(static_cast<size_t>(cells));
     store->block_bytes_ = shape.block_bytes();
     store->budget_ = &budget;
     budget.tables += Pool::table_bytes(shape.blocks);

@@ -24,7 +24,6 @@ struct StoreShape {
     int32_t blocks = 0;
     int32_t block_cells = 0;
     bool poison = false;  // cells that no run sees hold NaN
-    bool dry = false;     // no rows at all: for estimates
 
     [[nodiscard]] size_t block_bytes() const;
 };
