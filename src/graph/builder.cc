@@ -124,7 +124,7 @@ Ref Builder::linear(Ref x, const Linear& linear, std::string_view label) {
 }
 
 Ref Builder::gated_linear(Ref x, const Linear& gate, const Linear& up, ops::Activation activation, std::string_view label) {
-    CHECK(joins(gate.w, up.w));
+    CHECK(ops::can_gate(gate.w, up.w));
     const Ref out = linear(x, up, label);
     Node& node = graph_.nodes.back();
     node.gate = gate.w;
@@ -297,7 +297,7 @@ Ref Builder::expert_linear(Ref x, Ref groups, const ExpertLinear& linear, int64_
 
 Ref Builder::gated_expert_linear(Ref x, Ref groups, const ExpertLinear& gate, const ExpertLinear& up, int64_t slots, ops::Activation activation,
                                  std::string_view label) {
-    CHECK(joins(gate.w, up.w) && gate.experts == up.experts);
+    CHECK(ops::can_gate(gate.w, up.w) && gate.experts == up.experts);
     const Ref out = expert_linear(x, groups, up, slots, false, label);
     Node& node = graph_.nodes.back();
     node.gate = gate.w;

@@ -32,11 +32,6 @@ struct NormWeights {
     [[nodiscard]] bool present() const { return weight != nullptr; }
 };
 
-// Whether a gate and what it weighs can be one product: of the same shape, and of the same form of activations.
-inline bool joins(const ops::WeightMatrix& gate, const ops::WeightMatrix& up) {
-    return gate.rows == up.rows && gate.cols == up.cols && gate.form() == up.form();
-}
-
 class Builder {
   public:
     Builder(Shape shape, const ops::Ops& ops, std::vector<ops::RopeSpec> ropes);
@@ -50,7 +45,7 @@ class Builder {
     // Normalises each head of x [n, heads * width] on its own; weights are [width], or [heads][width] with per_head.
     Ref head_norm(Ref x, int heads, int width, const NormWeights& weights, bool per_head, std::string_view label);
     Ref linear(Ref x, const Linear& linear, std::string_view label);  // [n, w.rows]
-    // f(gate * x) * (up * x) in one product. Requires: joins(gate.w, up.w).
+    // f(gate * x) * (up * x) in one product. Requires: can_gate(gate.w, up.w).
     Ref gated_linear(Ref x, const Linear& gate, const Linear& up, ops::Activation activation, std::string_view label);
     // Rewrites x in all forms that these want, so that their products, written next, are neighbours.
     void prepare_for(Ref x, std::initializer_list<const Linear*> linears);

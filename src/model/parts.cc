@@ -72,7 +72,7 @@ Ref build_feed_forward(Builder& b, const FeedForward& part, Ref x, std::string_v
         const Ref both = b.linear(x, part.gate_up, named("up"));
         const int64_t half = part.gate_up.w.rows / 2;
         hidden = b.activate_mul(b.slice(both, 0, half), b.slice(both, half, half), part.activation, named("act"));
-    } else if (part.gate.present() && graph::joins(part.gate.w, part.up.w)) {
+    } else if (part.gate.present() && ops::can_gate(part.gate.w, part.up.w)) {
         hidden = b.gated_linear(x, part.gate, part.up, part.activation, fmt::format("{0}_up, {0}_gate", label));
     } else if (part.gate.present()) {
         const Ref gate = b.linear(x, part.gate, named("gate"));
@@ -94,7 +94,7 @@ Ref build_experts(Builder& b, const Experts& part, Ref x) {
         const Ref both = b.expert_linear(x, groups, part.gate_up, slots, false, "ffn_gate_up_exps");
         const int64_t half = part.gate_up.w.rows / 2;
         hidden = b.activate_mul(b.slice(both, 0, half), b.slice(both, half, half), part.activation, "ffn_act_exps");
-    } else if (graph::joins(part.gate.w, part.up.w)) {
+    } else if (ops::can_gate(part.gate.w, part.up.w)) {
         hidden = b.gated_expert_linear(x, groups, part.gate, part.up, slots, part.activation, "ffn_up_exps, ffn_gate_exps");
     } else {
         const Ref gate = b.expert_linear(x, groups, part.gate, slots, false, "ffn_gate_exps");

@@ -46,7 +46,7 @@ void multiply(const MatmulArgs& args, ThreadTeam& team) {
 }
 
 void multiply_gated(const MatmulArgs& args, ThreadTeam& team) {
-    CHECK(args.gate.rows == args.w.rows && args.gate.cols == args.w.cols && args.gate.form() == args.w.form());
+    CHECK(can_gate(args.gate, args.w));
     std::vector<float> product(static_cast<size_t>(args.count * args.w.rows));
     std::vector<float> gate(product.size());
     const auto compute = [&](const WeightMatrix& w, const float* bias, std::vector<float>& out) {

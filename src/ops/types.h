@@ -47,6 +47,11 @@ struct WeightMatrix {
     [[nodiscard]] ActivationForm form() const { return exact && type == DType::BF16 ? ActivationForm::F32 : activation_form(type); }
 };
 
+// Whether `gate` can weigh the results of `w` in one product: of the same shape, and of the same form of activations.
+inline bool can_gate(const WeightMatrix& gate, const WeightMatrix& w) {
+    return gate.rows == w.rows && gate.cols == w.cols && gate.form() == w.form();
+}
+
 enum class Activation : uint8_t { Silu, Gelu /* tanh form */, GeluErf, Relu, ReluSquared, Sigmoid, Tanh };
 
 // y = w * x + bias, for each of `count` rows of activations; with a gate y = f(gate * x + gate_bias) * (w * x + bias).
@@ -58,7 +63,7 @@ struct MatmulArgs {
     const int32_t* y_rows = nullptr;  // [count] or null: row i
     const float* bias = nullptr;      // [w.rows] or null
     MatOut y;                         // cols == w.rows
-    WeightMatrix gate;                // no data: no gate. Else rows, cols and form are those of w
+    WeightMatrix gate;                // no data: no gate. Else can_gate(gate, w)
     const float* gate_bias = nullptr;
     Activation activation = Activation::Silu;  // f
     [[nodiscard]] bool gated() const { return gate.data != nullptr; }

@@ -31,7 +31,7 @@ class Pieces {
     Pieces() = default;
     Pieces(const MatmulArgs& args, int members) : args_(&args) {
         CHECK_EQ(args.y.cols, args.w.rows);
-        if (args.gated()) CHECK(args.gate.rows == args.w.rows && args.gate.cols == args.w.cols && args.gate.form() == args.w.form());
+        if (args.gated()) CHECK(can_gate(args.gate, args.w));
         if (args.count == 0 || args.w.rows == 0) return;
         shape_ = is_quantized(args.w) ? quantized_piece(args.w, args.count, members) : plain_piece(args.w, args.count, members);
         if (args.gated()) shape_.rows = gated_rows(shape_, std::min(shape_.tokens, args.count));
