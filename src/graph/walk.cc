@@ -6,13 +6,10 @@
 #include <span>
 
 #include "base/check.h"
+#include "ops/row_pieces.h"
 
 namespace cellar::graph {
 namespace {
-
-// Below this many elements of a stage a team costs more than it saves; a piece of work has about as many as a near cache holds.
-constexpr int64_t kAlone = 16384;
-constexpr int64_t kPieceElements = 8192;
 
 // Rows that a node works on.
 struct Rows {
@@ -110,14 +107,8 @@ void Walker::run_rows(std::span<const Node> nodes) {
     for (const Node& node : nodes) cols += value(node.in[0]).cols;
     // A node by itself cuts its row for the team, if that is long enough.
     if (nodes.size() == 1) return run_on(nodes.front(), {0, rows}, team_);
-    if (rows < 2 || rows * cols < kAlone || team_.size() == 1) {
-        for (const Node& node : nodes) run_on(node, {0, rows}, team_.alone(0));
-        return;
-    }
-    const int64_t each = std::max<int64_t>(1, kPieceElements / cols);
-    team_.run((rows + each - 1) / each, [&](int64_t piece, int member) {
-        const Rows part{piece * each, std::min(each, rows - piece * each)};
-        for (const Node& node : nodes) run_on(node, part, team_.alone(member));
+    ops::for_row_pieces(rows, cols, team_, [&](int64_t first, int64_t count, int member) {
+        for (const Node& node : nodes) run_on(node, {first, count}, team_.alone(member));
     });
 }
 

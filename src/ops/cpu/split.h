@@ -1,27 +1,19 @@
 #pragma once
-// How work on rows of activations is cut into pieces for a team.
+// How work on rows of activations is cut for a team where every row, or every element, stands by itself.
 #include <algorithm>
 #include <cstdint>
 
-#include "base/thread_team.h"
+#include "ops/row_pieces.h"
 
 namespace cellar::ops::cpu_impl {
 
-// Below this many elements a team costs more than it saves.
-inline constexpr int64_t kAlone = 16384;
-inline constexpr int64_t kPieceElements = 8192;
 inline constexpr int64_t kSpan = 4096;  // a multiple of every lane count, so a cut does not move an element to another lane
 
 // Calls body(row) for each row in [0, rows).
 template <class Body>
 void for_rows(int64_t rows, int64_t cols, ThreadTeam& team, Body&& body) {
-    if (rows * cols < kAlone || rows < 2 || team.size() == 1) {
-        for (int64_t r = 0; r < rows; ++r) body(r);
-        return;
-    }
-    const int64_t each = std::max<int64_t>(1, kPieceElements / std::max<int64_t>(cols, 1));
-    team.run((rows + each - 1) / each, [&](int64_t piece, int /*member*/) {
-        for (int64_t r = piece * each; r < std::min(rows, (piece + 1) * each); ++r) body(r);
+    for_row_pieces(rows, cols, team, [&](int64_t first, int64_t count, int /*member*/) {
+        for (int64_t r = first; r < first + count; ++r) body(r);
     });
 }
 
