@@ -1,25 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
-#include <random>
+#include <string>
 #include <vector>
 
-#include "base/thread_team.h"
-#include "graph/builder.h"
-#include "graph/walk.h"
-#include "ops/activation_form.h"
+#include "graph/walk_case.h"
 
 namespace cellar::graph {
 namespace {
-
-std::vector<float> random_floats(size_t n, uint32_t seed) {
-    std::mt19937 random(seed);
-    std::normal_distribution<float> normal;
-    std::vector<float> out(n);
-    for (float& x : out) x = normal(random);
-    return out;
-}
 
 // A layer without a cache: everything that works on rows, and products of one input.
 struct Layer {
@@ -63,25 +51,8 @@ struct Layer {
         return b.finish(b.linear(x, table, "output"));
     }
 
-    std::vector<float> walk(const Graph& graph, const ops::Ops& ops, int threads, bool check_finite = false) {
-        const auto tokens = static_cast<size_t>(graph.shape.tokens);
-        std::vector<int32_t> ids(tokens);
-        std::vector<int32_t> positions(tokens);
-        for (size_t i = 0; i < tokens; ++i) ids[i] = static_cast<int32_t>(i * 7 % kVocabulary);
-        for (size_t i = 0; i < tokens; ++i) positions[i] = static_cast<int32_t>(i) + 3;
-        kv::View view;
-        view.tokens = graph.shape.tokens;
-        view.pos = positions;
-        view.rotary = positions;
-        // Values start as NaN, so that what is read before it was written shows.
-        std::vector<float> memory(graph.workspace_bytes / sizeof(float) + 16);
-        std::memset(memory.data(), 0xFF, memory.size() * sizeof(float));
-        auto* values = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
-        const Workspace workspace{values, nullptr, 0};
-        ThreadTeam team(threads);
-        EXPECT_EQ(graph::walk(graph, ops, {ids.data(), nullptr, &view}, workspace, team, check_finite), nullptr);
-        const ops::Mat out = logits(graph, workspace);
-        return {out.data, out.data + out.rows * out.cols};
+    static std::vector<float> walk(const Graph& graph, const ops::Ops& ops, int threads, bool check_finite = false) {
+        return walk_alone(graph, ops, kVocabulary, threads, {}, check_finite);
     }
 
     std::vector<std::vector<float>> weights;
@@ -165,6 +136,83 @@ TEST(Stages, GiveTheSameBitsForAnyTeamAndAnyCompany) {
     for (const int32_t tokens : {1, 2, 9, 64}) {
         const std::vector<float> some = layer.walk(layer.build(tokens), ops::cpu(), 2);
         EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << tokens;
+    }
+}
+
+// K and V as windows on one product, turned and kept in two formats.
+class Kept {
+  public:
+    static constexpr int kWidth = 96;
+    static constexpr int kHeads = 3;
+    static constexpr int kVocabulary = 50;
+
+    explicit Kept(int32_t tokens) : tokens_(tokens) {
+        for (size_t i = 0; i < frequencies_.size(); ++i) frequencies_[i] = 1.0 / static_cast<double>(1 + i);
+        const Linear table{weights_.matrix(DType::F32, kVocabulary, kWidth), nullptr};
+        const NormWeights norm{weights_.vector(kWidth), nullptr, 1e-5F, true};
+        Builder b({tokens, tokens}, ops::cpu(), {{kWidth / kHeads, frequencies_.data(), 1.0}});
+        const Ref x = b.embed(table.w);
+        b.enter_layer(0);
+        const Ref all = b.linear(b.norm(x, norm, "norm"), {weights_.matrix(DType::Q8_0, 3L * kWidth, kWidth), weights_.vector(3L * kWidth)}, "qkv");
+        const Ref q = b.head_norm(b.slice(all, 0, kWidth), kHeads, kWidth / kHeads, norm, false, "q_norm");
+        const Ref k = b.slice(all, kWidth, kWidth);
+        const Ref v = b.head_norm(b.slice(all, 2L * kWidth, kWidth), kHeads, kWidth / kHeads, norm, true, "v_norm");
+        b.rope(q, kHeads, kWidth / kHeads, 0, ops::RopePairing::Halves, "rope_q");
+        b.rope(k, kHeads, kWidth / kHeads, 0, ops::RopePairing::Neighbours, "rope_k");
+        b.store(k, {0, 0}, 0, "store_k");
+        b.store(v, {0, 0}, 1, "store_v");
+        const Ref mixed = b.activate_mul(q, b.activate(v, ops::Activation::Tanh, "act"), ops::Activation::GeluErf, "mix");
+        const Ref out = b.add(x, b.scale_rows(mixed, {0.1F, 4.0F, 1.0F}, "temperature"), "add");
+        b.enter_layer(-1);
+        graph_ = b.finish(b.linear(out, table, "output"));
+    }
+
+    [[nodiscard]] const Graph& graph() const { return graph_; }
+
+    // The logits, and behind them the bytes of the cells.
+    [[nodiscard]] std::pair<std::vector<float>, std::vector<std::byte>> walk(const Graph& graph, int threads) const {
+        const int cells = tokens_ + 5;
+        std::vector<int32_t> to(static_cast<size_t>(tokens_));
+        for (size_t i = 0; i < to.size(); ++i) to[i] = cells - 1 - static_cast<int32_t>(i);
+        std::vector<kv::RowTable> rows;
+        size_t bytes = 0;
+        for (const kv::RowFormat format : {kv::RowFormat::Q8_0, kv::RowFormat::F16}) {
+            const size_t each = kv::head_row_bytes(format, kWidth / kHeads);
+            const size_t head = each * static_cast<size_t>(cells);
+            rows.push_back({nullptr, head * kHeads, head, each, format, kHeads, kWidth / kHeads});
+            bytes += head * kHeads;
+        }
+        std::vector<std::byte> memory(bytes, std::byte{0xAB});
+        rows[0].base = memory.data();
+        rows[1].base = memory.data() + rows[0].plane_stride;
+        kv::GroupView group;
+        group.rows = rows;
+        group.write_cells = to;
+        std::vector<float> logits = walk_alone(graph, ops::cpu(), kVocabulary, threads, {&group, 1});
+        return {std::move(logits), std::move(memory)};
+    }
+
+  private:
+    int32_t tokens_;
+    Weights weights_;
+    std::vector<double> frequencies_ = std::vector<double>(16);
+    Graph graph_;
+};
+
+TEST(Stages, OfRowsGiveTheSameBitsAsNodeByNode) {
+    for (const int32_t tokens : {1, 2, 3, 7, 16, 33, 100, 171, 300}) {
+        const Kept kept(tokens);
+        const auto plain = kept.walk(node_by_node(kept.graph()), 1);
+        EXPECT_TRUE(std::all_of(plain.first.begin(), plain.first.end(), [](float x) { return std::isfinite(x); })) << tokens;
+        Layer layer;
+        const Graph other = layer.build(tokens);
+        const std::vector<float> other_plain = Layer::walk(node_by_node(other), ops::cpu(), 1);
+        for (const int threads : {1, 2, 3}) {
+            const auto staged = kept.walk(kept.graph(), threads);
+            EXPECT_TRUE(same_bits(staged.first, plain.first)) << tokens << " tokens, " << threads << " threads";
+            EXPECT_EQ(staged.second, plain.second) << tokens << " tokens, " << threads << " threads";
+            EXPECT_TRUE(same_bits(Layer::walk(other, ops::cpu(), threads), other_plain)) << tokens << " tokens, " << threads << " threads";
+        }
     }
 }
 
