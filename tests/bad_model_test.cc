@@ -1,12 +1,15 @@
 // Model files that are well-formed GGUF and wrong as models: each is refused with a line that says why.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <set>
 #include <span>
+#include <thread>
 
 #include "base/file.h"
 #include "engine/engine.h"
@@ -59,8 +62,7 @@ class Copy {
         return *this;
     }
 
-    // What opening it says; empty when it is accepted, engine included.
-    std::string refusal() const {
+    void write(const std::string& path) const {
         gguf::Writer out;
         for (const gguf::Key& key : file_->keys())
             if (!dropped_.contains(std::string(key.name))) copy(key, out);
@@ -69,21 +71,34 @@ class Copy {
                 out.add_tensor(t.name, t.type, std::vector<int64_t>(t.dims.begin(), t.dims.begin() + t.n_dims),
                                std::vector<std::byte>(t.data, t.data + t.bytes));
         for (const auto& add : added_) add(out);
-        const std::string path = CELLAR_BINARY_DIR "/bad-model.gguf";
         const auto written = out.write(path);
         EXPECT_TRUE(written) << written.error().message;
-        const auto model = model::Model::open(path);
-        std::string message;
-        if (!model) {
-            message = model.error().message;
-        } else if (auto engine = Engine::make(*model, tiny::options()); !engine) {
-            message = engine.error().message;
+    }
+
+    // What opening it says; empty when it is accepted, engine included. The same whether or not weights are packed meanwhile, by any number
+    // of threads.
+    [[nodiscard]] std::string refusal() const {
+        const std::string path = CELLAR_BINARY_DIR "/bad-model.gguf";
+        write(path);
+        std::string message = refusal_of(path, {});
+        for (const auto& [pack, threads] : {std::pair{false, 2}, {true, 1}, {true, 2}}) {
+            model::LoadOptions load;
+            load.pack = pack;
+            load.threads = threads;
+            EXPECT_EQ(refusal_of(path, load), message) << (pack ? "packed by " : "") << threads << " threads";
         }
         std::filesystem::remove(path);
         return message;
     }
 
   private:
+    static std::string refusal_of(const std::string& path, const model::LoadOptions& load) {
+        const auto model = model::Model::open(path, load);
+        if (!model) return model.error().message;
+        const auto engine = Engine::make(*model, tiny::options());
+        return engine ? "" : engine.error().message;
+    }
+
     // Short names are those of the architecture's own keys.
     std::string full(const std::string& key) const { return key.starts_with("tokenizer.") || key.starts_with("general.") ? key : prefix_ + key; }
     void copy(const gguf::Key& key, gguf::Writer& out) const {
@@ -227,6 +242,45 @@ TEST(BadModel, VocabulariesThatDoNotFit) {
     expect_refused(Copy("shipped").set_tensor("token_embd.weight", {256, 1000}), {"1024", "1000"});
     expect_refused(Copy("shipped").set("tokenizer.ggml.model", "gpt2").set("tokenizer.ggml.pre", "martian"), {"martian", "llama-bpe"});
     expect_refused(Copy("shipped").set("tokenizer.chat_template", u(1)), {"tokenizer.chat_template"});
+}
+
+// Where weights are wrong too, these are what is said: whoever read the vocabulary meanwhile is waited for and not heard.
+TEST(BadModel, WeightsComeBeforeVocabularies) {
+    expect_refused(Copy("shipped").set("tokenizer.ggml.model", "sentencepeace").drop_tensor("blk.0.ffn_down.weight"), {"blk.0.ffn_down.weight"});
+    expect_refused(Copy("shipped").drop_tensor("blk.0.ffn_down.weight"), {"blk.0.ffn_down.weight"});
+}
+
+size_t entries(const char* folder) {
+    const std::filesystem::directory_iterator all(folder);
+    return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+// Opening with several threads reads the vocabulary beside the weights. Whichever of the two is refused, nothing of either stays.
+TEST(BadModel, NothingStaysOfAModelThatIsRefused) {
+    const std::string path = CELLAR_BINARY_DIR "/bad-model-again.gguf";
+    const auto open = [&] {
+        model::LoadOptions load;
+        load.pack = true;
+        load.threads = 2;
+        return model::Model::open(path, load).has_value();
+    };
+    for (const bool words : {true, false}) {
+        SCOPED_TRACE(words ? "the vocabulary is wrong" : "the weights are wrong");
+        Copy copy("shipped");
+        words ? copy.set("tokenizer.ggml.unknown_token_id", u(1024)) : copy.drop_tensor("blk.0.ffn_down.weight");
+        copy.write(path);
+        EXPECT_FALSE(open());
+        const size_t threads = entries("/proc/self/task");
+        const size_t files = entries("/proc/self/fd");
+        for (int i = 0; i < 20; ++i) EXPECT_FALSE(open());
+        EXPECT_EQ(entries("/proc/self/fd"), files);
+        EXPECT_EQ(read_file("/proc/self/maps", size_t{1} << 24)->find("bad-model-again"), std::string::npos);
+        // A thread that was waited for is in the list a moment longer.
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (entries("/proc/self/task") > threads && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+        EXPECT_LE(entries("/proc/self/task"), threads);
+    }
+    std::filesystem::remove(path);
 }
 
 TEST(BadModel, UnknownArchitecturesAreRefusedWithTheList) {
