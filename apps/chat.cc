@@ -13,14 +13,14 @@ ChatLoop::ChatLoop(Engine& engine, ChatBranches& branches, const Settings& setti
 }
 
 // A message of one or several lines; nothing at the end of input.
-std::optional<ChatLoop::Input> ChatLoop::read_message() {
+Result<std::optional<ChatLoop::Input>> ChatLoop::read_message() {
     std::string message;
     bool quoted = false;
     bool more = false;
     bool interrupted_before = false;
     while (true) {
         bool interrupted = false;
-        auto line = read_line(quoted || more ? ". " : "> ", interrupted);
+        CELLAR_TRY(auto line, read_line(quoted || more ? ". " : "> ", interrupted));
         if (interrupted) {
             if (interrupted_before) return std::nullopt;
             interrupted_before = true;
@@ -111,13 +111,19 @@ void ChatLoop::save_changes() {
 }
 
 int ChatLoop::loop() {
-    while (auto message = read_message()) {
-        if (!message->quoted && message->text.starts_with('/')) {
-            if (!command(message->text)) break;
-        } else {
-            answer(Turn::Say, message->text);
+    while (output_error() == 0) {
+        const auto read = read_message();
+        if (!read) {
+            say(read.error().message);
+            exit_ = kExitError;
         }
-        if (output_error() != 0) break;
+        if (!read || !*read) break;
+        const Input& message = **read;
+        if (message.quoted || !message.text.starts_with('/')) {
+            answer(Turn::Say, message.text);
+        } else if (!command(message.text)) {
+            break;
+        }
     }
     // What was changed without a turn: undone, forked, cleared.
     if (branches_.open_branches() > 0) save_changes();

@@ -28,7 +28,7 @@ class ChatLoop {
         std::string text;
         bool quoted = false;  // never a command
     };
-    static std::optional<Input> read_message();
+    static Result<std::optional<Input>> read_message();
     void answer(Turn turn, const std::string& text);
     void say_what_is_full(const std::string& what) const;
     void save_changes();

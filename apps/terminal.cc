@@ -10,8 +10,8 @@
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <cwchar>
-#include <iostream>
 
 #include <fmt/format.h>
 
@@ -25,6 +25,7 @@ constexpr std::string_view kPlain = "\033[0m";
 constexpr std::string_view kClearLine = "\r\033[K";
 
 Cancel interrupted_flag{false};
+int input_error = 0;  // of the line that is being read
 
 void on_interrupt(int) {
     if (interrupted_flag.exchange(true)) _exit(130);
@@ -42,7 +43,9 @@ int next_byte() {
         if (errno != EINTR || interrupted_flag.load()) return EOF;
     }
     unsigned char byte = 0;
-    return read(STDIN_FILENO, &byte, 1) == 1 ? byte : EOF;
+    const ssize_t got = read(STDIN_FILENO, &byte, 1);
+    if (got < 0) input_error = errno;
+    return got == 1 ? byte : EOF;
 }
 
 // The next character in the encoding of the locale, or EOF. What is no character is left out.
@@ -88,6 +91,25 @@ class InterruptsBlocked {
   private:
     sigset_t before_;
 };
+
+tl::unexpected<Error> no_input(int error) {
+    return fail(ErrorKind::System, "stdin: cannot read it: {}", std::strerror(error));
+}
+
+Result<std::optional<std::string>> read_plain_line() {
+    char* buffer = nullptr;
+    size_t room = 0;
+    const ssize_t got = getline(&buffer, &room, stdin);
+    const int error = std::ferror(stdin) != 0 ? errno : 0;
+    std::string line(buffer == nullptr ? "" : buffer, got < 0 ? 0 : static_cast<size_t>(got));
+    std::free(buffer);
+    if (error == EINTR) return std::nullopt;  // Ctrl-C where nobody types
+    if (error != 0) return no_input(error);
+    if (got < 0) return std::nullopt;
+    if (line.ends_with('\n')) line.pop_back();
+    if (line.ends_with('\r')) line.pop_back();  // written on a system whose lines end so
+    return line;
+}
 
 int first_output_error = 0;
 
@@ -177,14 +199,10 @@ Cancel& interrupts() {
     return interrupted_flag;
 }
 
-std::optional<std::string> read_line(const std::string& prompt, bool& interrupted) {
+Result<std::optional<std::string>> read_line(const std::string& prompt, bool& interrupted) {
     interrupted = false;
-    if (!stdin_is_terminal()) {
-        std::string line;
-        if (!std::getline(std::cin, line)) return std::nullopt;
-        if (line.ends_with('\r')) line.pop_back();  // written on a system whose lines end so
-        return line;
-    }
+    input_error = 0;
+    if (!stdin_is_terminal()) return read_plain_line();
     edit_in_utf8();
     Cancel& cancel = interrupts();
     char* line = nullptr;
@@ -201,9 +219,10 @@ std::optional<std::string> read_line(const std::string& prompt, bool& interrupte
         interrupted = true;
         return std::string();
     }
-    if (line == nullptr) return std::nullopt;
-    std::string out(line);
+    if (line == nullptr && input_error == 0) return std::nullopt;
+    std::string out(line == nullptr ? "" : line);
     std::free(line);
+    if (input_error != 0) return no_input(input_error);
     if (!out.empty()) add_history(out.c_str());
     return out;
 }

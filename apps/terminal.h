@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/result.h"
 #include "engine/engine.h"
 
 namespace cellar::apps {
@@ -52,8 +53,9 @@ Progress prompt_progress(StatusLine& status);
 // Set by Ctrl-C from the first call on. The second Ctrl-C in a row, unseen by the program, ends it.
 Cancel& interrupts();
 
-// A line of input: with editing and history on a terminal, plain elsewhere. Nothing at the end of input.
+// A line of input: with editing and history on a terminal, plain elsewhere. Nothing at the end of input. An error is no end: what was read of
+// the line is not a line then.
 // On a terminal Ctrl-C gives an empty line with `interrupted` set.
-std::optional<std::string> read_line(const std::string& prompt, bool& interrupted);
+Result<std::optional<std::string>> read_line(const std::string& prompt, bool& interrupted);
 
 }  // namespace cellar::apps
