@@ -63,7 +63,7 @@ Result<EngineOptions> engine_options(const EngineSettings& settings) {
     }
     if (const Origin o = flag_or_variable(settings.cpu_target, "--cpu-target", "CELLAR_CPU_TARGET"); !o.from.empty()) {
         if (!ops::limit_cpu_target(o.text))
-            return fail("{} is '{}', which this machine or this build does not have (it would run on {})", o.from, o.text, ops::cpu_target());
+            return fail("{} is '{}', which this machine or this build does not have; it has {}", o.from, o.text, ops::cpu_targets());
     }
     model::CacheRequest request{settings.cache_type, settings.cache_type_k, settings.cache_type_v,
                                 environment_text("CELLAR_CACHE_TYPE").value_or("")};

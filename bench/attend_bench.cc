@@ -171,7 +171,8 @@ int main(int argc, char** argv) {
     std::vector<std::string> args(argv + 1, argv + argc);
     if (args.size() >= 2 && args[0] == "--cpu-target") {
         if (!ops::limit_cpu_target(args[1])) {
-            std::fprintf(stderr, "attend_bench: this machine or this build has no target '%s'\n", args[1].c_str());
+            std::fprintf(stderr, "attend_bench: this machine or this build has no target '%s'; it has %s\n", args[1].c_str(),
+                         ops::cpu_targets().c_str());
             return 2;
         }
         args.erase(args.begin(), args.begin() + 2);

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/thread_team.h"
@@ -37,7 +38,7 @@ struct Ops {
     // rows is read. Products have the same bits as in file layout. Requires: last is a multiple of packed_lanes, or w.rows.
     void (*pack_rows)(const WeightMatrix& w, int64_t first, int64_t last, std::byte* packed, ThreadTeam& team);
     // For each product y[y_row(i)] = w * x[x_row(i)] (+ bias), for i in [0, count); through a gate where there is one. They are worked
-    // through as one, sixteen at a time: no member waits between two of them. Requires: none reads or writes what another one writes.
+    // through as one, kJoinedProducts at a time: no member waits between two of them. Requires: none reads or writes what another one writes.
     void (*matmul)(std::span<const MatmulArgs> products, ThreadTeam& team);
 
     // --- normalisation, each row of `width` on its own; y may be x
@@ -90,5 +91,7 @@ std::string_view cpu_variant();
 // Lowers it for tests and for --cpu-target: only targets at or below `name` are used from now on. Call before the first kernel.
 // False if this machine or this build does not have it.
 bool limit_cpu_target(std::string_view name);
+// The names that it takes, best first: "AVX3_DL, AVX3, AVX2". Call before the first kernel.
+std::string cpu_targets();
 
 }  // namespace cellar::ops

@@ -295,6 +295,13 @@ TEST(Rows, RoutesLogitsThatAreNotFiniteToDistinctExperts) {
     }
 }
 
+TEST(Target, AllThatThereAreAreNamed) {
+    std::string names;
+    for (const int64_t target : hwy::SupportedAndGeneratedTargets()) names += std::string(names.empty() ? "" : ", ") + hwy::TargetName(target);
+    EXPECT_EQ(cpu_targets(), names);
+    EXPECT_TRUE((names + ",").starts_with(std::string(cpu_target()) + ",")) << "the best comes first";
+}
+
 // A limit holds for the rest of a process, so each is set in one of its own.
 TEST(TargetDeathTest, LimitsHoldForTheKernels) {
     testing::FLAGS_gtest_death_test_style = "threadsafe";
@@ -307,6 +314,7 @@ TEST(TargetDeathTest, LimitsHoldForTheKernels) {
             for (int i = 0; i < 3; ++i) {
                 if (cpu_target() != name) return 3;
                 if (limit_cpu_target("")) return 4;
+                if (!(cpu_targets() + ",").starts_with(name + ",")) return 5;
             }
             return 0;
         };

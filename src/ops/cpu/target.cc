@@ -38,6 +38,13 @@ std::string_view cpu_variant() {
     return "";
 }
 
+std::string cpu_targets() {
+    std::string names;
+    for (const int64_t target : hwy::SupportedAndGeneratedTargets()) names.append(names.empty() ? "" : ", ").append(hwy::TargetName(target));
+    hwy::GetChosenTarget().DeInit();
+    return names;
+}
+
 bool limit_cpu_target(std::string_view name) {
     bool found = false;
     for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
