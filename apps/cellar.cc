@@ -200,11 +200,22 @@ int run_main(int argc, char** argv) {
     CLI::App* config_command = app.add_subcommand("config", "what is in force: flag, then environment, then default");
     add_engine_flags(config_command, line.config);
     std::vector<std::string> names;
-    for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
-    if (argc > 1 && argv[1][0] != '-' && std::find(names.begin(), names.end(), argv[1]) == names.end())
-        return usage_error(fmt::format("there is no command '{}'; known are {}", argv[1], fmt::join(names, ", ")));
+    const CLI::App* command = nullptr;
+    std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+    for (const CLI::App* known : app.get_subcommands(nullptr)) {
+        names.push_back(known->get_name());
+        if (!arguments.empty() && arguments[0] == known->get_name()) command = known;
+    }
+    if (!arguments.empty() && !arguments[0].starts_with('-') && command == nullptr)
+        return usage_error(fmt::format("there is no command '{}'; known are {}", arguments[0], fmt::join(names, ", ")));
+    if (command != nullptr) {
+        auto taken = with_empty_values(*command, std::move(arguments));
+        if (!taken) return usage_error(taken.error().message);
+        arguments = *std::move(taken);
+    }
     try {
-        app.parse(argc, argv);
+        std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+        app.parse(std::move(arguments));
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return print_help(app, error);
         return usage_error(fmt::format("{} (cellar --help, cellar COMMAND --help)", first_line(error.what())));

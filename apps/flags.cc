@@ -54,4 +54,28 @@ void add_talk_flags(CLI::App* app, TalkArgs& talk, SamplingFlags& sampling, cons
     add_engine_flags(app, talk.engine);
 }
 
+Result<std::vector<std::string>> with_empty_values(const CLI::App& command, std::vector<std::string> arguments) {
+    std::vector<std::string> out;
+    const auto takes_value = [](const CLI::Option& option) { return option.get_expected_max() > 0; };
+    bool is_value = false;
+    bool flags_end = false;
+    for (std::string& argument : arguments) {
+        flags_end = flags_end || (!is_value && argument == "--");
+        if (is_value || flags_end || !argument.starts_with('-')) {
+            is_value = false;
+            out.push_back(std::move(argument));
+            continue;
+        }
+        const bool cut = argument.size() > 3 && argument.starts_with("--") && argument.ends_with('=');
+        if (cut) argument.pop_back();
+        const CLI::Option* option = command.get_option_no_throw(argument);
+        if (cut && option != nullptr && !takes_value(*option)) return fail("{} takes no value, so no '=' either", argument);
+        if (cut && option == nullptr) argument += '=';
+        out.push_back(std::move(argument));
+        if (cut && option != nullptr) out.emplace_back();
+        is_value = !cut && option != nullptr && takes_value(*option);
+    }
+    return out;
+}
+
 }  // namespace cellar::apps

@@ -30,4 +30,8 @@ class SamplingFlags {
 // The model and all that decides what it answers, and how the answer is shown.
 void add_talk_flags(CLI::App* app, TalkArgs& talk, SamplingFlags& sampling, const char* overflow_help);
 
+// What stands behind the name of a command, with "--flag=" taken apart into the flag and its empty value: CLI11 takes the next argument for the
+// value otherwise. Refuses it where the flag takes no value.
+Result<std::vector<std::string>> with_empty_values(const CLI::App& command, std::vector<std::string> arguments);
+
 }  // namespace cellar::apps

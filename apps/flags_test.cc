@@ -77,5 +77,31 @@ TEST(SamplingFlags, AWrongValueIsNamed) {
     EXPECT_NE(applied.error().message.find("temperature is 'hot'"), std::string::npos) << applied.error().message;
 }
 
+TEST(EmptyValues, BelongToTheirFlag) {
+    TalkArgs talk;
+    SamplingFlags sampling;
+    std::string prompt;
+    CLI::App app;
+    add_talk_flags(&app, talk, sampling, "what happens");
+    app.add_option("-p,--prompt", prompt);
+    using Arguments = std::vector<std::string>;
+    const auto expect = [&](const Arguments& given, const Arguments& expected) {
+        const auto taken = with_empty_values(app, given);
+        ASSERT_TRUE(taken) << taken.error().message;
+        EXPECT_EQ(*taken, expected);
+    };
+    expect({"m", "--cache-type=", "-p", "x"}, {"m", "--cache-type", "", "-p", "x"});
+    expect({"m", "--system=", "--ctx="}, {"m", "--system", "", "--ctx", ""});
+    expect({"m", "--ctx=5", "--ctx", "5", "-p="}, {"m", "--ctx=5", "--ctx", "5", "-p="});
+    // What only looks like a flag.
+    expect({"m", "-p", "--ctx=", "--ctx="}, {"m", "-p", "--ctx=", "--ctx", ""});
+    expect({"m", "--prompt", "--", "--ctx="}, {"m", "--prompt", "--", "--ctx", ""});
+    expect({"--no-pack", "--ctx=", "--", "--ctx="}, {"--no-pack", "--ctx", "", "--", "--ctx="});
+    expect({"--nonsense=", "="}, {"--nonsense=", "="});
+    const auto refused = with_empty_values(app, {"m", "--verbose="});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().message, "--verbose takes no value, so no '=' either");
+}
+
 }  // namespace
 }  // namespace cellar::apps

@@ -1,12 +1,14 @@
 // What the program says about its command line, its output and its files when something is wrong with them.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "model/gguf_writer.h"
+#include "ops/ops.h"
 #include "support/process.h"
 #include "support/tiny_model.h"
 
@@ -114,6 +116,11 @@ TEST(Usage, EveryWrongFlagHasTheSameExitCode) {
         {{"run", kModel, "-f", ""}, "is empty"},
         {{"run", kModel, "-p", "x", "--stop", ""}, "--stop is empty"},
         {{"logits", kModel, "--tokens", "", "--out", "x"}, "--tokens is empty"},
+        {{"run", kModel, "--cache-type=", "-p", "x"}, "--cache-type is empty"},
+        {{"run", kModel, "--temp=", "-p", "x"}, "--temperature is empty"},
+        {{"chat", kModel, "--session="}, "--session is empty"},
+        {{"session", "x", "--drop=", "--prune"}, "--drop is empty"},
+        {{"run", kModel, "-p", "x", "--json="}, "--json takes no value"},
     };
     for (const auto& [arguments, word] : usage) {
         SCOPED_TRACE(arguments.back());
@@ -132,7 +139,18 @@ TEST(Usage, EveryWrongFlagHasTheSameExitCode) {
     // An empty text is a text, and an empty variable is none.
     EXPECT_EQ(cellar({"run", kModel, "-p", ""}).code, 1);
     EXPECT_EQ(cellar({"run", kModel, "-p", "My name is Ada.", "--system", ""}).out, "Hello, Ada.\n");
+    EXPECT_EQ(cellar({"run", kModel, "--system=", "-p", "My name is Ada."}).out, "Hello, Ada.\n");
+    EXPECT_EQ(cellar({"tokenize", kModel, "--ids", "--no-bos", "-p", "--ctx="}).code, 0) << "a text may look like a flag";
     EXPECT_EQ(cellar({"config"}, "", {{"CELLAR_CTX", ""}}).code, 0);
+}
+
+TEST(Usage, ATargetThatIsNotThereIsAnsweredWithThoseThatAre) {
+    for (const auto& [name, outcome] : {std::pair{"--cpu-target", cellar({"config", "--cpu-target", "AVX9"})},
+                                        std::pair{"CELLAR_CPU_TARGET", cellar({"config"}, "", {{"CELLAR_CPU_TARGET", "AVX9"}})}}) {
+        EXPECT_EQ(outcome.code, 2);
+        EXPECT_EQ(outcome.err,
+                  fmt::format("cellar: {} is 'AVX9', which this machine or this build does not have; it has {}\n", name, ops::cpu_targets()));
+    }
 }
 
 TEST(Blame, GoesToWhatIsWrong) {
@@ -160,6 +178,15 @@ TEST(Blame, AnInputThatCannotBeReadIsNoEmptyOne) {
         const Outcome closed = shell(arguments, "<&-");
         EXPECT_EQ(closed.code, 1);
         EXPECT_EQ(closed.err, "cellar: stdin: cannot read it: Bad file descriptor\n");
+    }
+}
+
+TEST(Blame, AChatThatCannotBeReadIsNotAtItsEnd) {
+    for (const char* input : {"< /", "<&-"}) {
+        SCOPED_TRACE(input);
+        const Outcome chat = shell("chat " + kModel, input);
+        EXPECT_EQ(chat.code, 1);
+        EXPECT_NE(chat.err.find("cellar: stdin: cannot read it: "), std::string::npos) << chat.err;
     }
 }
 
