@@ -54,7 +54,7 @@ class Walker {
     const StepInputs& inputs_;
     const Workspace& workspace_;
     ThreadTeam& team_;
-    std::array<ops::MatmulArgs, 16> products_;  // that wait to be worked through as one
+    std::array<ops::MatmulArgs, ops::kJoinedProducts> products_;  // that wait to be worked through as one
     size_t product_count_ = 0;
 };
 

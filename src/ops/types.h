@@ -69,6 +69,9 @@ struct MatmulArgs {
     [[nodiscard]] bool gated() const { return gate.data != nullptr; }
 };
 
+// Products that a table works through as one, at most.
+inline constexpr size_t kJoinedProducts = 128;
+
 enum class RopePairing : uint8_t {
     Neighbours,  // (2i, 2i + 1)
     Halves,      // (i, i + dims / 2)

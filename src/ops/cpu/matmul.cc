@@ -29,7 +29,7 @@ WeightMatrix rows_of(WeightMatrix w, int64_t row, int64_t rows) {
 class Pieces {
   public:
     Pieces() = default;
-    Pieces(const MatmulArgs& args, int members) : args_(&args) {
+    Pieces(const MatmulArgs& args, int members) : args_(&args), shape_{1, 1}, blocks_(1), count_(0) {
         CHECK_EQ(args.y.cols, args.w.rows);
         if (args.gated()) CHECK(can_gate(args.gate, args.w));
         if (args.count == 0 || args.w.rows == 0) return;
@@ -98,17 +98,16 @@ class Pieces {
         return piece;
     }
 
-    const MatmulArgs* args_ = nullptr;
-    PieceShape shape_{1, 1};
-    int64_t blocks_ = 1;
-    int64_t count_ = 0;
+    const MatmulArgs* args_;
+    PieceShape shape_;
+    int64_t blocks_;
+    int64_t count_;
 };
 
-constexpr size_t kJoined = 16;  // products that are worked through as one
-
+// A decode step comes here some hundred times: what is not used is not set.
 void multiply_some(std::span<const MatmulArgs> products, ThreadTeam& team) {
-    std::array<Pieces, kJoined> pieces;
-    std::array<int64_t, kJoined> ends{};
+    std::array<Pieces, kJoinedProducts> pieces;
+    std::array<int64_t, kJoinedProducts> ends;
     int64_t count = 0;
     for (size_t p = 0; p < products.size(); ++p) {
         pieces[p] = Pieces(products[p], team.size());
@@ -116,8 +115,7 @@ void multiply_some(std::span<const MatmulArgs> products, ThreadTeam& team) {
         ends[p] = count;
     }
     team.run(count, [&](int64_t i, int) {
-        size_t p = 0;
-        while (i >= ends[p]) ++p;
+        const auto p = static_cast<size_t>(std::upper_bound(ends.begin(), ends.begin() + products.size(), i) - ends.begin());
         pieces[p].run(i - ends[p] + pieces[p].count());
     });
 }
@@ -125,8 +123,8 @@ void multiply_some(std::span<const MatmulArgs> products, ThreadTeam& team) {
 }  // namespace
 
 void matmul(std::span<const MatmulArgs> products, ThreadTeam& team) {
-    for (; !products.empty(); products = products.subspan(std::min(products.size(), kJoined))) {
-        multiply_some(products.first(std::min(products.size(), kJoined)), team);
+    for (; !products.empty(); products = products.subspan(std::min(products.size(), kJoinedProducts))) {
+        multiply_some(products.first(std::min(products.size(), kJoinedProducts)), team);
     }
 }
 
