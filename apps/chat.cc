@@ -17,32 +17,32 @@ Result<std::optional<ChatLoop::Input>> ChatLoop::read_message() {
     std::string message;
     bool quoted = false;
     bool more = false;
-    bool interrupted_before = false;
+    bool asked = false;  // whether to leave
     while (true) {
-        bool interrupted = false;
-        CELLAR_TRY(auto line, read_line(quoted || more ? ". " : "> ", interrupted));
-        if (interrupted) {
-            if (interrupted_before) return std::nullopt;
-            interrupted_before = true;
+        CELLAR_TRY(auto line, read_line(quoted || more ? ". " : "> "));
+        if (line && line->interrupted) {
+            if (asked && !line->typed) return std::nullopt;
+            asked = true;
             message.clear();
             quoted = more = false;
             say("Ctrl-C again, or /exit, leaves");
             continue;
         }
         if (!line) return message.empty() ? std::nullopt : std::optional(Input{message, quoted});
-        interrupted_before = false;
-        if (*line == "\"\"\"") {
+        asked = false;
+        std::string& text = line->text;
+        if (text == "\"\"\"") {
             if (quoted) return Input{message, true};
             quoted = true;
             continue;
         }
         if (quoted) {
-            message += *line + "\n";
+            message += text + "\n";
             continue;
         }
-        more = line->ends_with('\\');
-        if (more) line->back() = '\n';
-        message += *line;
+        more = text.ends_with('\\');
+        if (more) text.back() = '\n';
+        message += text;
         if (!more && message.find_first_not_of(" \t\n") != std::string::npos) return Input{message, false};
         if (!more) message.clear();
     }

@@ -25,7 +25,9 @@ constexpr std::string_view kPlain = "\033[0m";
 constexpr std::string_view kClearLine = "\r\033[K";
 
 Cancel interrupted_flag{false};
-int input_error = 0;  // of the line that is being read
+// Of the line that is being read.
+int input_error = 0;
+bool typed = false;
 
 void on_interrupt(int) {
     if (interrupted_flag.exchange(true)) _exit(130);
@@ -45,6 +47,7 @@ int next_byte() {
     unsigned char byte = 0;
     const ssize_t got = read(STDIN_FILENO, &byte, 1);
     if (got < 0) input_error = errno;
+    typed = typed || got == 1;
     return got == 1 ? byte : EOF;
 }
 
@@ -96,7 +99,7 @@ tl::unexpected<Error> no_input(int error) {
     return fail(ErrorKind::System, "stdin: cannot read it: {}", std::strerror(error));
 }
 
-Result<std::optional<std::string>> read_plain_line() {
+Result<std::optional<Line>> read_plain_line() {
     char* buffer = nullptr;
     size_t room = 0;
     const ssize_t got = getline(&buffer, &room, stdin);
@@ -108,7 +111,7 @@ Result<std::optional<std::string>> read_plain_line() {
     if (got < 0) return std::nullopt;
     if (line.ends_with('\n')) line.pop_back();
     if (line.ends_with('\r')) line.pop_back();  // written on a system whose lines end so
-    return line;
+    return Line{std::move(line), false, true};
 }
 
 int first_output_error = 0;
@@ -199,32 +202,31 @@ Cancel& interrupts() {
     return interrupted_flag;
 }
 
-Result<std::optional<std::string>> read_line(const std::string& prompt, bool& interrupted) {
-    interrupted = false;
-    input_error = 0;
+Result<std::optional<Line>> read_line(const std::string& prompt) {
     if (!stdin_is_terminal()) return read_plain_line();
     edit_in_utf8();
     Cancel& cancel = interrupts();
     char* line = nullptr;
+    input_error = 0;
+    typed = false;
     {
         const InterruptsBlocked blocked;
         cancel.store(false);
         rl_getc_function = next_character;
         line = readline(prompt.c_str());
     }
+    std::string text(line == nullptr ? "" : line);
+    const bool ended = line == nullptr;
+    std::free(line);
     if (cancel.exchange(false)) {
-        std::free(line);
         print_aside("\n");
         std::clearerr(stdin);
-        interrupted = true;
-        return std::string();
+        return Line{"", true, typed};
     }
-    if (line == nullptr && input_error == 0) return std::nullopt;
-    std::string out(line == nullptr ? "" : line);
-    std::free(line);
     if (input_error != 0) return no_input(input_error);
-    if (!out.empty()) add_history(out.c_str());
-    return out;
+    if (ended) return std::nullopt;
+    if (!text.empty()) add_history(text.c_str());
+    return Line{std::move(text), false, typed};
 }
 
 }  // namespace cellar::apps

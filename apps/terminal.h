@@ -53,9 +53,14 @@ Progress prompt_progress(StatusLine& status);
 // Set by Ctrl-C from the first call on. The second Ctrl-C in a row, unseen by the program, ends it.
 Cancel& interrupts();
 
+struct Line {
+    std::string text;
+    bool interrupted = false;  // Ctrl-C came on a terminal, instead of a line
+    bool typed = false;        // something was typed at this prompt, also if it was taken back
+};
+
 // A line of input: with editing and history on a terminal, plain elsewhere. Nothing at the end of input. An error is no end: what was read of
 // the line is not a line then.
-// On a terminal Ctrl-C gives an empty line with `interrupted` set.
-Result<std::optional<std::string>> read_line(const std::string& prompt, bool& interrupted);
+Result<std::optional<Line>> read_line(const std::string& prompt);
 
 }  // namespace cellar::apps

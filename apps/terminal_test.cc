@@ -41,24 +41,23 @@ class Stdin {
     int before_;
 };
 
-using Line = std::optional<std::string>;
-
-Result<Line> next_line() {
-    bool interrupted = false;
-    auto line = read_line("> ", interrupted);
-    EXPECT_FALSE(interrupted);
-    return line;
+// The text of the next line, if there is one.
+Result<std::optional<std::string>> next_line() {
+    CELLAR_TRY(auto line, read_line("> "));
+    if (!line) return std::nullopt;
+    EXPECT_FALSE(line->interrupted);
+    return std::move(line->text);
 }
 
 TEST(ReadLine, GivesLinesUntilTheEnd) {
     const Stdin input("one\ntwo\r\n\nfour", Stdin::End::Whole);
-    for (const char* line : {"one", "two", "", "four"}) EXPECT_EQ(*next_line(), Line(line));
-    EXPECT_EQ(*next_line(), Line());
+    for (const char* line : {"one", "two", "", "four"}) EXPECT_EQ(*next_line(), std::optional<std::string>(line));
+    EXPECT_EQ(*next_line(), std::nullopt);
 }
 
 TEST(ReadLine, AnErrorIsNoEndAndWhatBreaksOffIsNoLine) {
     const Stdin input("one\nhalf of", Stdin::End::BreaksOff);
-    EXPECT_EQ(*next_line(), Line("one"));
+    EXPECT_EQ(*next_line(), std::optional<std::string>("one"));
     const auto broken = next_line();
     ASSERT_FALSE(broken);
     EXPECT_EQ(broken.error().message, "stdin: cannot read it: Connection reset by peer");

@@ -132,6 +132,22 @@ TEST(Terminal, CtrlCTakesBackALineAndTwiceLeaves) {
     EXPECT_EQ(stays.code, 0) << stays.out;
 }
 
+TEST(Terminal, CtrlCLeavesOnlyWhereNothingWasTypedSinceTheLast) {
+    const Outcome stays = cellar_at_terminal({"chat", kModel}, {{"> ", kCtrlC},
+                                                                {"Ctrl-C again, or /exit, leaves", ""},
+                                                                {"> ", "My name is"},
+                                                                {"My name is", kCtrlC},
+                                                                {"Ctrl-C again, or /exit, leaves", ""},
+                                                                {"> ", "\"\"\"\r"},
+                                                                {". ", "My\r"},
+                                                                {". ", kCtrlC},
+                                                                {"Ctrl-C again, or /exit, leaves", ""},
+                                                                {"> ", "My name is Bo.\r"},
+                                                                {"Hello, Bo.", ""},
+                                                                {"> ", "/exit\r"}});
+    EXPECT_EQ(stays.code, 0) << stays.out;
+}
+
 TEST(Terminal, CtrlCEndsAnAnswerAndNotTheChat) {
     std::string system;
     for (int i = 0; i < 2000; ++i) system += "You are Nora. ";
