@@ -13,40 +13,13 @@
 #include <limits>
 
 #include "ops/cpu/attend_fold_inl.h"
+#include "ops/cpu/attend_packed_inl.h"
 #include "ops/cpu/attend_plan.h"
 #include "ops/cpu/attend_weigh_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace cellar::ops::HWY_NAMESPACE {
 namespace {
-
-// int8 values of 32 elements, as bytes and as floats. A block that is not finite gets the scale NaN.
-struct QueryBlock {
-    float scale;
-    int32_t start;
-};
-
-QueryBlock quantise_query(const float* x, int8_t* bytes, float* values) {
-    const DF d;
-    const hn::RebindToSigned<DF> di;
-    const auto magnitude = hn::Set(di, 0x7FFFFFFF);
-    auto most_bits = hn::Zero(di);
-    for (int i = 0; i < kPackedBlock; i += kLanes) most_bits = hn::Max(most_bits, hn::And(hn::BitCast(di, hn::Load(d, x + i)), magnitude));
-    const float most = hn::GetLane(hn::BitCast(d, hn::MaxOfLanes(di, most_bits)));
-    const bool usable = most >= std::numeric_limits<float>::min() * 128 && most <= std::numeric_limits<float>::max();
-    const VF inverse = hn::Set(d, usable ? 127.0F / most : 0.0F);
-    int32_t sum = 0;
-    for (int i = 0; i < kPackedBlock; i += kLanes) {
-        const VF scaled = usable ? hn::Round(hn::Mul(hn::Load(d, x + i), inverse)) : hn::Zero(d);
-        hn::Store(scaled, d, values + i);
-    }
-    for (int i = 0; i < kPackedBlock; ++i) {
-        bytes[i] = static_cast<int8_t>(values[i]);
-        sum += bytes[i];
-    }
-    const bool finite = most <= std::numeric_limits<float>::max();
-    return {finite ? (usable ? most / 127.0F : 0.0F) : std::numeric_limits<float>::quiet_NaN(), -128 * sum};
-}
 
 // One query block's way through one KV head.
 class Folder {
@@ -117,15 +90,26 @@ class Folder {
 
     // Rows of the positions that are seen; the others repeat one of these, so that nothing else is ever read.
     void find_rows(Tile& tile) const {
-        if (tile.any != 0xFFFFFFFFU) {
-            const int32_t spare = tile.lanes.cells[std::countr_zero(tile.any)];
+        TileLanes& lanes = tile.lanes;
+        if (lanes.neighbours) {
+            const std::byte* k = k_base_ + static_cast<size_t>(lanes.cells[0]) * shape_.k.row_bytes;
+            const std::byte* v = v_base_ + static_cast<size_t>(lanes.cells[0]) * shape_.v.row_bytes;
             for (int i = 0; i < kTile; ++i) {
-                if ((tile.any >> i & 1U) == 0) tile.lanes.cells[i] = spare;
+                tile.keys.at[i] = k + static_cast<size_t>(i) * shape_.k.row_bytes;
+                tile.values.at[i] = v + static_cast<size_t>(i) * shape_.v.row_bytes;
+            }
+        } else {
+            for (uint32_t left = tile.any; left != 0; left &= left - 1) {
+                const int lane = std::countr_zero(left);
+                tile.keys.at[lane] = k_base_ + static_cast<size_t>(lanes.cells[lane]) * shape_.k.row_bytes;
+                tile.values.at[lane] = v_base_ + static_cast<size_t>(lanes.cells[lane]) * shape_.v.row_bytes;
             }
         }
-        for (int i = 0; i < kTile; ++i) {
-            tile.keys.at[i] = k_base_ + static_cast<size_t>(tile.lanes.cells[i]) * shape_.k.row_bytes;
-            tile.values.at[i] = v_base_ + static_cast<size_t>(tile.lanes.cells[i]) * shape_.v.row_bytes;
+        const int spare = std::countr_zero(tile.any);
+        for (uint32_t left = ~tile.any; left != 0; left &= left - 1) {
+            const int lane = std::countr_zero(left);
+            tile.keys.at[lane] = tile.keys.at[spare];
+            tile.values.at[lane] = tile.values.at[spare];
         }
     }
 
@@ -151,9 +135,9 @@ class Folder {
 
     // Scores of all rows for all positions that are seen, each against the query turned for it.
     void score_tile(const Tile& tile) {
-        const int32_t turn = tile.lanes.turns[std::countr_zero(tile.any)];
+        const int32_t turn = tile.lanes.turns[tile.lanes.neighbours ? 0 : std::countr_zero(tile.any)];
         score(turn, tile.keys, space_.scores);
-        if (tile.lanes.one_turn) return;
+        if (tile.lanes.neighbours || tile.lanes.one_turn) return;
         uint32_t others = 0;
         for (uint32_t left = tile.any; left != 0; left &= left - 1) {
             const int lane = std::countr_zero(left);
@@ -214,34 +198,19 @@ class Folder {
 
     void score_packed(const Rows& keys, float* scores) {
         for (int b = 0; b * kPackedBlock < shape_.k_width; ++b) {
-            turn_packed(keys, b * kPackedBlockBytes);
-            const int at = b / 2 * rows_ * kChunk + b % 2 * kPackedBlock;
-            multiply_packed_all(rows_, {.query = space_.query + at,
-                                        .query_bytes = space_.query_bytes + at,
-                                        .query_scales = space_.query_scales + b * rows_,
-                                        .starts = space_.query_starts + b * rows_,
-                                        .keys = space_.keys,
-                                        .key_scales = space_.key_scales,
-                                        .scores = scores,
-                                        .first = b == 0});
+            multiply_packed(rows_, {.keys = keys,
+                                    .at = b * kPackedBlockBytes,
+                                    .query = query_quants() + b / 2 * rows_ * kChunk + b % 2 * kPackedBlock,
+                                    .query_scales = space_.query_scales + b * rows_,
+                                    .starts = space_.query_starts + b * rows_,
+                                    .space = reinterpret_cast<uint32_t*>(space_.keys),
+                                    .scores = scores,
+                                    .first = b == 0});
         }
     }
 
-    // One block of the K rows, as multiply_packed wants it.
-    void turn_packed(const Rows& keys, ptrdiff_t at) {
-        load_scales(keys, at, space_.key_scales);
-#if HWY_TARGET == HWY_AVX3_DL
-        turn_block(keys, at, 0x80808080U, reinterpret_cast<uint32_t*>(space_.keys));
-#elif HWY_TARGET != HWY_SCALAR
-        // The second half of the buffer is free: a block as floats takes the first.
-        auto* units = reinterpret_cast<uint32_t*>(space_.keys + kPackedBlock * kTile);
-        turn_block(keys, at, 0, units);
-        widen_units(units, space_.keys);
-#else
-        for (int i = 0; i < kTile; ++i) {
-            for (int k = 0; k < kPackedBlock; ++k) space_.keys[k * kTile + i] = static_cast<float>(static_cast<int8_t>(keys.at[i][at + 2 + k]));
-        }
-#endif
+    [[nodiscard]] Quant* query_quants() const {
+        return reinterpret_cast<Quant*>(space_.query_quants);
     }
 
     // The rows' queries, turned back by `turn`, scaled, in chunks.
@@ -289,45 +258,68 @@ class Folder {
         }
         for (int half = 0; half < 2; ++half) {
             const int offset = half * kPackedBlock;
-            const QueryBlock block = quantise_query(values + offset, space_.query_bytes + at + offset, space_.query + at + offset);
+            const QueryBlock block = quantise_query(values + offset, query_quants() + at + offset);
             space_.query_scales[(2 * chunk + half) * rows_ + row] = block.scale;
             space_.query_starts[(2 * chunk + half) * rows_ + row] = block.start;
         }
     }
 
     // Weighs the scores of rows [first, first + count), all of which see the positions in `seen`, and folds in the values.
-    void fold_rows(const Tile& tile, int first, int count, uint32_t seen, const AttendState& state) {
+    void fold_rows([[maybe_unused]] const Tile& tile, int first, int count, uint32_t seen, const AttendState& state) {
         HWY_ALIGN float hidden[kTile];
         const bool all = seen == 0xFFFFFFFFU;
         for (int i = 0; !all && i < kTile; ++i) hidden[i] = (seen >> i & 1U) != 0 ? 0.0F : 1.0F;
         float* weights = space_.scores + first * kTile;
-        weigh({.scores = weights,
-               .hidden = all ? nullptr : hidden,
-               .soft_cap = args_.soft_cap,
-               .most = state.most + first,
-               .lane_sums = space_.lane_sums + first * 16,
-               .corrections = space_.corrections + first},
-              count);
+        const bool raised = weigh({.scores = weights,
+                                   .hidden = all ? nullptr : hidden,
+                                   .soft_cap = args_.soft_cap,
+                                   .most = state.most + first,
+                                   .lane_sums = space_.lane_sums + first * 16,
+                                   .corrections = space_.corrections + first},
+                                  count);
+#if HWY_TARGET != HWY_SCALAR
+        if (from_cells_) {
+            const CellProduct product{.rows = tile.values,
+                                      .seen = seen,
+                                      .weights = weights,
+                                      .value_scales = space_.value_scales,
+                                      .scaled = space_.other_scores,
+                                      .factors = raised ? space_.corrections + first : nullptr,
+                                      .c = state.out + first * shape_.v_padded,
+                                      .c_stride = shape_.v_padded,
+                                      .columns = shape_.v_padded};
+            const int row_bytes = fetched_bytes(shape_.v.row_bytes);
+            switch (shape_.v.format) {
+                case kv::RowFormat::F32:
+                    return add_cells<kv::RowFormat::F32>(count, row_bytes, product);
+                case kv::RowFormat::F16:
+                    return add_cells<kv::RowFormat::F16>(count, row_bytes, product);
+                case kv::RowFormat::BF16:
+                    return add_cells<kv::RowFormat::BF16>(count, row_bytes, product);
+                case kv::RowFormat::Q8_0:
+                    return add_cells<kv::RowFormat::Q8_0>(count, row_bytes, product);
+            }
+        }
+#endif
         Product product{.a = weights,
                         .first = 0,
                         .last = 0,
-                        .start = Start::Scaled,
+                        .start = raised ? Start::Scaled : Start::Given,
                         .factors = space_.corrections + first,
                         .c = state.out + first * shape_.v_padded,
                         .c_stride = shape_.v_padded};
-        if (!shape_.packed_values) return add_values(tile, count, seen, 0, shape_.v_padded, product);
+        if (!shape_.packed_values) return add_values(count, seen, 0, shape_.v_padded, product);
         // The scale of a block goes into the weights: one product for a position in place of one for each of its values.
         float* scaled = space_.other_scores + first * kTile;
         product.a = scaled;
         for (int column = 0; column < shape_.v_padded; column += kPackedBlock) {
-            scale_weights(weights, space_.value_scales + column, count, scaled);
-            product.start = Start::Scaled;
-            add_values(tile, count, seen, column, std::min(kPackedBlock, shape_.v_padded - column), product);
+            scale_all_weights(weights, space_.value_scales + column, count, scaled);
+            add_values(count, seen, column, std::min(kPackedBlock, shape_.v_padded - column), product);
             product.c += kPackedBlock;
         }
     }
 
-    static void scale_weights(const float* weights, const float* scales, int rows, float* scaled) {
+    static void scale_all_weights(const float* weights, const float* scales, int rows, float* scaled) {
         const DF d;
         for (int i = 0; i < kTile; i += kLanes) {
             const VF scale = hn::Load(d, scales + i);
@@ -336,41 +328,15 @@ class Folder {
     }
 
     // Adds the weighed values of some columns. The chain of additions passes over positions that are not seen: they may hold anything.
-    void add_values(const Tile& tile, int count, uint32_t seen, int column, int columns, Product& product) const {
+    void add_values(int count, uint32_t seen, int column, int columns, Product product) const {
         for (uint64_t left = seen; left != 0;) {
             product.first = std::countr_zero(left);
             product.last = product.first + std::countr_one(left >> product.first);
-            add_stretch(tile, count, column, columns, product);
+            multiply_all<kTile>(count, columns, product, FloatTile{space_.values + column, shape_.v_padded});
             product.start = Start::Given;
             left &= ~uint64_t{0} << product.last;
         }
     }
-
-    void add_stretch(const Tile& tile, int count, int column, int columns, const Product& product) const {
-#if HWY_TARGET != HWY_SCALAR
-        if (from_cells_) {
-            switch (shape_.v.format) {
-                case kv::RowFormat::F32:
-                    return multiply_all<kTile>(count, columns, product, cells<kv::RowFormat::F32>(tile, column));
-                case kv::RowFormat::F16:
-                    return multiply_all<kTile>(count, columns, product, cells<kv::RowFormat::F16>(tile, column));
-                case kv::RowFormat::BF16:
-                    return multiply_all<kTile>(count, columns, product, cells<kv::RowFormat::BF16>(tile, column));
-                case kv::RowFormat::Q8_0:
-                    return multiply_all<kTile>(count, columns, product, cells<kv::RowFormat::Q8_0>(tile, column));
-            }
-        }
-#endif
-        (void)tile;
-        multiply_all<kTile>(count, columns, product, FloatTile{space_.values + column, shape_.v_padded});
-    }
-
-#if HWY_TARGET != HWY_SCALAR
-    template <kv::RowFormat format>
-    [[nodiscard]] CellTile<format> cells(const Tile& tile, int column) const {
-        return CellTile<format>{&tile.values, 0, 0, {&tile.values, 0, static_cast<int>(shape_.v.row_bytes)}}.from(column);
-    }
-#endif
 
     const AttendShape& shape_;
     const AttendArgs& args_;

@@ -8,7 +8,8 @@
 
 #include <hwy/highway.h>
 
-#include <cstring>
+#include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "ops/cpu/attend_operand_inl.h"
@@ -17,10 +18,13 @@ HWY_BEFORE_NAMESPACE();
 namespace cellar::ops::HWY_NAMESPACE {
 namespace {
 
-// Rows that share the loads of a tile: enough to be bound by arithmetic, few enough to leave their accumulators in registers.
-constexpr int kMostRows = kLanes == 16 ? 8 : 6;
-// Up to so many rows a tile is widened on the way, twice if need be: that costs less than a copy of it as floats.
+// Up to so many rows a tile is widened on the way: that costs less than a copy of it as floats.
 constexpr int kFewRows = 8;
+// Of more, so many share the loads of a tile: enough to be bound by arithmetic, few enough to leave their accumulators in registers.
+constexpr int kMostRows = kLanes == 16 ? 8 : 6;
+// Vectors of columns that M rows take at a time, as far as the registers reach.
+template <int M>
+constexpr int kColumnVectors = M <= kMostRows ? 2 : 1;
 
 enum class Start { Zero, Given, Scaled };
 
@@ -38,12 +42,12 @@ struct Product {
 // Where sums start from: memory in any case, so that nothing but addresses depends on how they start and all sums stay in registers.
 alignas(64) inline constexpr float kZeros[4 * 16] = {};
 inline constexpr float kOnes[8] = {1, 1, 1, 1, 1, 1, 1, 1};
-static_assert(kMostRows <= 8);
+static_assert(kFewRows <= 8 && kMostRows <= kFewRows);
 
 // For M rows and C vectors of columns; a, factors and c are those of the part. (Values, not a copy of the product: a copy waits for the
-// stores that made it.)
+// stores that made it.) Returns the tile, which knows how far it has fetched ahead.
 template <int M, int C, int kStride, class Tile>
-void multiply(const float* HWY_RESTRICT a, int first, int last, Start start, const float* factors, float* c, int c_stride, Tile tile) {
+Tile multiply(const float* HWY_RESTRICT a, int first, int last, Start start, const float* factors, float* c, int c_stride, Tile tile) {
     const DF d;
     const float* from = start == Start::Zero ? kZeros : c;
     const int from_stride = start == Start::Zero ? 0 : c_stride;
@@ -81,6 +85,7 @@ void multiply(const float* HWY_RESTRICT a, int first, int last, Start start, con
 #pragma GCC unroll 4
         for (int j = 0; j < C; ++j) hn::Store(sum[m][j], d, c + m * c_stride + j * kLanes);
     }
+    return tile;
 }
 
 template <class Run, int... kCounts>
@@ -88,9 +93,13 @@ HWY_INLINE void with_count(int count, const Run& run, std::integer_sequence<int,
     (void)((count == kCounts + 1 ? (run(std::integral_constant<int, kCounts + 1>()), true) : false) || ...);
 }
 
-// Calls run(first, M) with blocks of rows of nearly one size that cover [0, rows), M as a constant in [1, kMostRows].
+// Calls run(first, M) with blocks of rows of nearly one size that cover [0, rows), M as a constant in [1, kFewRows].
 template <class Run>
 HWY_INLINE void for_row_blocks(int rows, const Run& run) {
+    if (rows <= kFewRows) {
+        const auto all = [&](auto m) HWY_ATTR { run(0, m); };
+        return with_count(rows, all, std::make_integer_sequence<int, kFewRows>());
+    }
     const int blocks = (rows + kMostRows - 1) / kMostRows;
     for (int i = 0; i < blocks; ++i) {
         const int first = rows * i / blocks;
@@ -98,6 +107,10 @@ HWY_INLINE void for_row_blocks(int rows, const Run& run) {
         with_count(rows * (i + 1) / blocks - first, part, std::make_integer_sequence<int, kMostRows>());
     }
 }
+
+// Few rows have few chains of additions, which would wait for each other: they take more columns at a time.
+template <int M>
+constexpr bool kWide = kLanes == 16 && M <= 4;
 
 // The product for any number of rows and columns. Columns are a multiple of the lanes, and all of a tile where they are positions.
 template <int kStride, class Tile>
@@ -108,106 +121,95 @@ void multiply_all(int rows, int columns, const Product& x, const Tile& tile) {
         const float* factors = x.factors + row;
         float* c = x.c + row * x.c_stride;
         int column = 0;
-        if constexpr (kLanes == 16 && kRows <= 4 && kStride == kTile) {
-            // Few rows have few chains of additions, which would wait for each other.
+        if constexpr (kWide<kRows> && kStride == kTile) {
             for (; column + 4 * kLanes <= columns; column += 4 * kLanes) {
                 multiply<kRows, 4, kStride>(a, x.first, x.last, x.start, factors, c + column, x.c_stride, tile.from(column));
             }
         }
-        for (; column + 2 * kLanes <= columns; column += 2 * kLanes) {
-            multiply<kRows, 2, kStride>(a, x.first, x.last, x.start, factors, c + column, x.c_stride, tile.from(column));
+        constexpr int C = kColumnVectors<kRows>;
+        for (; column + C * kLanes <= columns; column += C * kLanes) {
+            multiply<kRows, C, kStride>(a, x.first, x.last, x.start, factors, c + column, x.c_stride, tile.from(column));
         }
-        if constexpr (kStride == kTile) {
+        if constexpr (kStride == kTile && C > 1) {
             if (column < columns) multiply<kRows, 1, kStride>(a, x.first, x.last, x.start, factors, c + column, x.c_stride, tile.from(column));
         }
     });
 }
 
-// One block of 32 packed elements: scores[m, :] += (query . keys as integers) * key scale * query scale.
-struct PackedProduct {
-    const float* query;         // [rows, kChunk]: int8 values as floats
-    const int8_t* query_bytes;  // [rows, kChunk]
-    const float* query_scales;  // [rows]
-    const int32_t* starts;      // [rows]
-    const float* keys;          // [32, kTile] as floats, or units [8, kTile] of bytes + 128
-    const float* key_scales;    // [kTile]
-    float* scores;              // [rows, kTile]
-    bool first;                 // scores begin with this block
+#if HWY_TARGET != HWY_SCALAR
+
+// c[m, :] = factors[m] * c[m, :] + the sum over positions in `seen` of their weights times their values, which lie in the cells.
+struct CellProduct {
+    const Rows& rows;
+    uint32_t seen;
+    const float* weights;       // [rows, kTile]
+    const float* value_scales;  // [blocks, kTile]: of packed values
+    float* scaled;              // [rows, kTile]: space for weights times scales
+    const float* factors;       // [rows], or null: ones
+    float* c;
+    int c_stride;
+    int columns;  // a multiple of 16
 };
 
-#if HWY_TARGET == HWY_AVX3_DL
-
-// Products of the bytes of M rows with C vectors of positions, as integers.
-template <int M, int C>
-HWY_INLINE void multiply_bytes(const PackedProduct& x, int column, VF (&sum)[M][C]) {
-    __m512i whole[M][C];
-    for (int m = 0; m < M; ++m) {
-        for (int j = 0; j < C; ++j) whole[m][j] = _mm512_set1_epi32(x.starts[m]);
-    }
-    for (int u = 0; u < 8; ++u) {
-        __m512i right[C];
-        for (int j = 0; j < C; ++j) right[j] = _mm512_load_si512(x.keys + u * kTile + column + j * kLanes);
-        for (int m = 0; m < M; ++m) {
-            int32_t four = 0;
-            std::memcpy(&four, x.query_bytes + m * kChunk + 4 * u, sizeof four);
-            for (int j = 0; j < C; ++j) whole[m][j] = _mm512_dpbusd_epi32(whole[m][j], right[j], _mm512_set1_epi32(four));
-        }
-    }
-    for (int m = 0; m < M; ++m) {
-        for (int j = 0; j < C; ++j) sum[m][j] = VF{_mm512_cvtepi32_ps(whole[m][j])};
+// The chain of additions passes over positions that are not seen: they may hold anything.
+template <int M, int C, kv::RowFormat format>
+HWY_INLINE void add_seen(const CellProduct& x, const float* weights, const float* factors, float* c, CellTile<format>& tile) {
+    Start start = factors == nullptr ? Start::Given : Start::Scaled;
+    for (uint64_t left = x.seen; left != 0;) {
+        const int first = std::countr_zero(left);
+        const int last = first + std::countr_one(left >> first);
+        tile = multiply<M, C, kTile>(weights, first, last, start, factors, c, x.c_stride, tile);
+        start = Start::Given;
+        left &= ~uint64_t{0} << last;
     }
 }
 
-#else
-
-// Sums of 32 products of bytes are exact in a float, so this is the same as with integers.
-template <int M, int C>
-HWY_INLINE void multiply_bytes(const PackedProduct& x, int column, VF (&sum)[M][C]) {
-    const DF d;
-    for (int m = 0; m < M; ++m) {
-        for (int j = 0; j < C; ++j) sum[m][j] = hn::Zero(d);
-    }
-    for (int k = 0; k < kPackedBlock; ++k) {
-        VF right[C];
-        for (int j = 0; j < C; ++j) right[j] = hn::Load(d, x.keys + k * kTile + column + j * kLanes);
-        for (int m = 0; m < M; ++m) {
-            for (int j = 0; j < C; ++j) sum[m][j] = hn::MulAdd(hn::Set(d, x.query[m * kChunk + k]), right[j], sum[m][j]);
+template <int M, kv::RowFormat format>
+HWY_INLINE void add_columns(const CellProduct& x, int row, const float* weights, int from, int to, CellTile<format>& tile) {
+    const float* factors = x.factors == nullptr ? nullptr : x.factors + row;
+    float* c = x.c + row * x.c_stride;
+    int column = from;
+    const auto step = [&]<int C>(std::integral_constant<int, C>) HWY_ATTR {
+        for (; column + C * kLanes <= to; column += C * kLanes) {
+            tile.at = element_at(format, column);
+            add_seen<M, C>(x, weights, factors, c + column, tile);
         }
+    };
+    if constexpr (kWide<M> && format != kv::RowFormat::Q8_0) step(std::integral_constant<int, 4>());
+    if constexpr (kColumnVectors < M >> 1) step(std::integral_constant<int, 2>());
+    step(std::integral_constant<int, 1>());
+}
+
+// The scale of a packed block goes into the weights: one product for a position in place of one for each of its values.
+template <int M>
+HWY_INLINE void scale_weights(const float* weights, const float* scales, float* scaled) {
+    const DF d;
+    for (int i = 0; i < kTile; i += kLanes) {
+        const VF scale = hn::Load(d, scales + i);
+#pragma GCC unroll 8
+        for (int m = 0; m < M; ++m) hn::Store(hn::Mul(hn::Load(d, weights + m * kTile + i), scale), d, scaled + m * kTile + i);
     }
+}
+
+template <kv::RowFormat format>
+void add_cells(int rows, int row_bytes, const CellProduct& x) {
+    for_row_blocks(rows, [&](int row, auto m) HWY_ATTR {
+        constexpr int M = decltype(m)::value;
+        const float* weights = x.weights + row * kTile;
+        // Every pass over rows fetches all that is to come: what has been fetched costs little.
+        CellTile<format> tile{&x.rows, 0, {&x.rows, 0, row_bytes}};
+        if constexpr (format != kv::RowFormat::Q8_0) {
+            add_columns<M>(x, row, weights, 0, x.columns, tile);
+        } else {
+            for (int column = 0; column < x.columns; column += kPackedBlock) {
+                scale_weights<M>(weights, x.value_scales + column, x.scaled);
+                add_columns<M>(x, row, x.scaled, column, std::min(column + kPackedBlock, x.columns), tile);
+            }
+        }
+    });
 }
 
 #endif
-
-template <int M>
-void multiply_packed(const PackedProduct& x) {
-    constexpr int C = 2;
-    const DF d;
-    for (int column = 0; column < kTile; column += C * kLanes) {
-        VF sum[M][C];
-        multiply_bytes<M, C>(x, column, sum);
-        for (int j = 0; j < C; ++j) {
-            const VF scale = hn::Load(d, x.key_scales + column + j * kLanes);
-            for (int m = 0; m < M; ++m) {
-                float* out = x.scores + m * kTile + column + j * kLanes;
-                const VF before = hn::Load(d, x.first ? kZeros : out);
-                hn::Store(hn::MulAdd(hn::Mul(sum[m][j], scale), hn::Set(d, x.query_scales[m]), before), d, out);
-            }
-        }
-    }
-}
-
-inline void multiply_packed_all(int rows, const PackedProduct& x) {
-    for_row_blocks(rows, [&](int first, auto m) HWY_ATTR {
-        if (first == 0) return multiply_packed<decltype(m)::value>(x);
-        PackedProduct part = x;
-        part.query += first * kChunk;
-        part.query_bytes += first * kChunk;
-        part.query_scales += first;
-        part.starts += first;
-        part.scores += first * kTile;
-        multiply_packed<decltype(m)::value>(part);
-    });
-}
 
 }  // namespace
 }  // namespace cellar::ops::HWY_NAMESPACE

@@ -27,7 +27,7 @@ struct FloatTile {
 #if HWY_TARGET != HWY_SCALAR
 
 // What is fetched of the tile to come, bit by bit between products: lines of [at, at + row_bytes) of each row, row after row. Behind the
-// last one it asks for that once more.
+// last one it begins again.
 struct FetchAhead {
     const Rows* rows;
     ptrdiff_t at;
@@ -43,9 +43,14 @@ struct FetchAhead {
         byte += kBytes;
         const bool whole = byte >= row_bytes;
         byte = whole ? 0 : byte;
-        row = std::min(row + static_cast<int>(whole), kTile - 1);
+        row = (row + static_cast<int>(whole)) & (kTile - 1);
     }
 };
+
+// Rows mostly lie one behind another: of packed ones, which are no whole lines long, the last line often is the next one's first.
+HWY_INLINE int fetched_bytes(size_t row_bytes) {
+    return std::max(1, (static_cast<int>(row_bytes) + 32) / 64) * 64;
+}
 
 // Turned halves of [at, at + row_bytes) of the rows.
 template <kv::RowFormat format>
@@ -62,13 +67,11 @@ struct HalfTile {
     [[nodiscard]] HalfTile from(int column) const { return {data + column, {ahead.rows, ahead.at, ahead.row_bytes, column, 0}}; }
 };
 
-// Straight from the rows of the cache.
+// Straight from the rows of the cache, from some column on.
 template <kv::RowFormat format>
 struct CellTile {
     const Rows* rows;
     ptrdiff_t at;
-    int column;
-    // Each pass over some columns takes its share.
     FetchAhead ahead;
 
     HWY_INLINE VF operator()(int k, int j) const {
@@ -83,10 +86,6 @@ struct CellTile {
     template <int C>
     HWY_INLINE void fetch_next() {
         ahead.advance<C * kLanes*(format == kv::RowFormat::F32 ? 4 : format == kv::RowFormat::Q8_0 ? 1 : 2)>();
-    }
-    [[nodiscard]] CellTile from(int more) const {
-        const auto first = static_cast<int>(element_at(format, column + more));
-        return {rows, first, column + more, {rows, 0, ahead.row_bytes, kTile * first / ahead.row_bytes, 0}};
     }
 };
 

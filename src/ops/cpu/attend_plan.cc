@@ -42,14 +42,13 @@ AttendState cut_state(Cutter& cutter, size_t rows, size_t v_padded) {
 AttendSpace cut_space(Cutter& cutter, size_t rows, size_t chunks, size_t v_padded) {
     AttendSpace s{};
     s.query = cutter.take<float>(chunks * rows * kChunk);
-    s.query_bytes = cutter.take<int8_t>(chunks * rows * kChunk);
+    s.query_quants = cutter.take<int16_t>(chunks * rows * kChunk);
     s.query_scales = cutter.take<float>(chunks * 2 * rows);
     s.query_starts = cutter.take<int32_t>(chunks * 2 * rows);
     s.query_row = cutter.take<float>(chunks * kChunk);
     s.turn_table = cutter.take<float>(chunks * kChunk);
     s.keys = cutter.take<float>(static_cast<size_t>(kChunk) * kTile);
     s.key_halves = cutter.take<uint16_t>(static_cast<size_t>(kChunk) * kTile);
-    s.key_scales = cutter.take<float>(kTile);
     s.values = cutter.take<float>(kTile * v_padded);
     s.value_scales = cutter.take<float>((v_padded + kTile - 1) / kTile * kTile);
     s.scores = cutter.take<float>(rows * kTile);
@@ -149,6 +148,14 @@ void LaneFinder::find(int32_t start, TileLanes& lanes) {
     lanes.present = 0;
     lanes.one_turn = true;
     while (first_ < runs_.size() && runs_[first_].end() <= start) ++first_;
+    lanes.neighbours = first_ < runs_.size() && runs_[first_].pos <= start && runs_[first_].end() - kTile >= start;
+    if (lanes.neighbours) {
+        const kv::Run& run = runs_[first_];
+        lanes.present = 0xFFFFFFFFU;
+        lanes.cells[0] = run.cell + (start - run.pos);
+        lanes.turns[0] = run.turn;
+        return;
+    }
     for (size_t r = first_; r < runs_.size() && runs_[r].pos < start + kTile; ++r) {
         const kv::Run& run = runs_[r];
         const int32_t lo = std::max(run.pos, start) - start;
@@ -160,13 +167,6 @@ void LaneFinder::find(int32_t start, TileLanes& lanes) {
         lanes.present |= lanes_in({run.pos, run.end()}, start);
         lanes.one_turn = lanes.one_turn && run.turn == runs_[first_].turn;
     }
-}
-
-uint32_t lanes_in(const kv::Interval& interval, int32_t start) {
-    const int64_t lo = std::clamp<int64_t>(static_cast<int64_t>(interval.lo) - start, 0, kTile);
-    const int64_t hi = std::clamp<int64_t>(static_cast<int64_t>(interval.hi) - start, 0, kTile);
-    if (hi <= lo) return 0;
-    return static_cast<uint32_t>((uint64_t{1} << hi) - (uint64_t{1} << lo));
 }
 
 }  // namespace cellar::ops::cpu_impl

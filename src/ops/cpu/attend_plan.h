@@ -1,5 +1,6 @@
 #pragma once
 // How attention is cut into pieces, and where the pieces keep what they work on. Plain code, the same for all targets.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -62,15 +63,14 @@ struct AttendState {
 
 // What one member of the team works on.
 struct AttendSpace {
-    float* query;           // [chunks, rows, kChunk]: scaled; with packed keys the int8 values as floats
-    int8_t* query_bytes;    // [chunks, rows, kChunk]
+    float* query;           // [chunks, rows, kChunk]: scaled; not with packed keys
+    int16_t* query_quants;  // [chunks, rows, kChunk]: with packed keys; of 8 or 16 bits, as the target multiplies them
     float* query_scales;    // [chunks * 2, rows]
     int32_t* query_starts;  // [chunks * 2, rows]: -128 times the sum of a block's bytes
     float* query_row;       // [chunks * kChunk]
     float* turn_table;      // [chunks * kChunk]
-    float* keys;            // [kChunk, kTile]
+    float* keys;            // [kChunk, kTile]; of packed keys pairs or quadruples of elements
     uint16_t* key_halves;   // [kChunk, kTile]
-    float* key_scales;      // [kTile]
     float* values;          // [kTile, v_padded]
     float* value_scales;    // [blocks of 32 in v_padded, kTile]
     float* scores;          // [rows, kTile]
@@ -103,8 +103,9 @@ struct AttendLayout {
 // The tile that starts at a position: which of its positions the sequence has, and where.
 struct TileLanes {
     uint32_t present = 0;
-    bool one_turn = true;  // all of them have the same
-    int32_t cells[kTile];  // set where present, as are the turns
+    bool neighbours = false;  // all are present, have one turn, and their cells lie one behind another: only the first of each array is set
+    bool one_turn = true;     // all of them have the same
+    int32_t cells[kTile];     // set where present, as are the turns
     int32_t turns[kTile];
 };
 
@@ -135,6 +136,10 @@ struct AttendKernels {
 AttendKernels attend_kernels();
 
 // The lanes of the tile at `start` that lie in an interval.
-uint32_t lanes_in(const kv::Interval& interval, int32_t start);
+inline uint32_t lanes_in(const kv::Interval& interval, int32_t start) {
+    const int64_t lo = std::clamp<int64_t>(int64_t{interval.lo} - start, 0, kTile);
+    const int64_t hi = std::clamp<int64_t>(int64_t{interval.hi} - start, 0, kTile);
+    return hi <= lo ? 0 : static_cast<uint32_t>((uint64_t{1} << hi) - (uint64_t{1} << lo));
+}
 
 }  // namespace cellar::ops::cpu_impl

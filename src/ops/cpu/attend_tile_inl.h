@@ -139,35 +139,6 @@ inline void turn_floats(const Rows& rows, ptrdiff_t at, int n, float* keys) {
     }
 }
 
-// units[u, position]: four neighbouring bytes of a block as one 32-bit lane, with `flip` in each byte. The line that every second block
-// starts in is fetched of the tile to come: two blocks are little more than a line.
-inline void turn_block(const Rows& rows, ptrdiff_t at, uint32_t flip, uint32_t* units /* [8, kTile] */) {
-    for (int u = 0; u < 8; u += 4) {
-        for (int first = 0; first < kTile; first += kLanes) {
-            if (at / kPackedBlockBytes % 2 == 0) fetch_share(rows, at, 64, (u * kTile / 4 + first) / kLanes, 2 * kTile / kLanes);
-            V32 v[4];
-            for (int r = 0; r < 4; ++r) v[r] = hn::BitCast(D32(), load_parts(rows, first + r, 4, at + 2 + 4 * u));
-            turn32(v);
-            for (int i = 0; i < 4; ++i) hn::Store(hn::Xor(v[i], hn::Set(D32(), flip)), D32(), units + (u + i) * kTile + first);
-        }
-    }
-}
-
-// The bytes of the units as floats: keys[4 u + b, position].
-inline void widen_units(const uint32_t* units, float* keys /* [32, kTile] */) {
-    const hn::RebindToSigned<D32> di;
-    for (int u = 0; u < 8; ++u) {
-        for (int first = 0; first < kTile; first += kLanes) {
-            const auto v = hn::BitCast(di, hn::Load(D32(), units + u * kTile + first));
-            float* out = keys + 4 * u * kTile + first;
-            hn::Store(hn::ConvertTo(DF(), hn::ShiftRight<24>(hn::ShiftLeft<24>(v))), DF(), out);
-            hn::Store(hn::ConvertTo(DF(), hn::ShiftRight<24>(hn::ShiftLeft<16>(v))), DF(), out + kTile);
-            hn::Store(hn::ConvertTo(DF(), hn::ShiftRight<24>(hn::ShiftLeft<8>(v))), DF(), out + 2 * kTile);
-            hn::Store(hn::ConvertTo(DF(), hn::ShiftRight<24>(v)), DF(), out + 3 * kTile);
-        }
-    }
-}
-
 template <kv::RowFormat format>
 HWY_INLINE VF load_half(const std::byte* at) {
     return widen_half<format>(hn::LoadU(hn::Half<D16>(), reinterpret_cast<const uint16_t*>(at)));

@@ -29,55 +29,54 @@ struct Weighing {
     float soft_cap;
     float* most;         // [rows]: the largest score so far
     float* lane_sums;    // [rows, 16]: sums of weights, relative to the largest score
-    float* corrections;  // [rows + 16]: what earlier weights are to be multiplied by
+    float* corrections;  // [rows]: becomes what earlier weights are to be multiplied by
 };
 
-// The largest scores, with those of this tile.
-HWY_INLINE void raise_most(const Weighing& x, int rows) {
+// A score as it counts.
+HWY_INLINE VF counted_score(const Weighing& x, VF score, int i) {
+    const DF d;
+    if (x.soft_cap != 0.0F) score = hn::Mul(soft_capped(d, score, hn::Set(d, x.soft_cap)), hn::Set(d, kLog2e));
+    if (x.hidden == nullptr) return score;
+    return hn::IfThenElse(hn::Eq(hn::Load(d, x.hidden + i * kLanes), hn::Zero(d)), score, hn::Set(d, kNoScore));
+}
+
+// Turns scores into weights relative to the largest score so far, and counts them. At least one position is seen. Returns whether a
+// largest score has risen; behind the first tiles that is seldom.
+inline bool weigh(const Weighing& x, int rows) {
     const DF d;
     constexpr int kVectors = kTile / kLanes;
     const bool plain = x.hidden == nullptr && x.soft_cap == 0.0F;
+    bool any_raised = false;
     for (int r = 0; r < rows; ++r) {
         float* scores = x.scores + r * kTile;
+        VF score[kVectors];
         VF top = hn::Set(d, kNoScore);
+#pragma GCC unroll 8
         for (int i = 0; i < kVectors; ++i) {
-            VF v = hn::Load(d, scores + i * kLanes);
-            if (!plain) {
-                if (x.soft_cap != 0.0F) v = hn::Mul(soft_capped(d, v, hn::Set(d, x.soft_cap)), hn::Set(d, kLog2e));
-                if (x.hidden != nullptr) {
-                    const auto seen = hn::Eq(hn::Load(d, x.hidden + i * kLanes), hn::Zero(d));
-                    v = hn::IfThenElse(seen, v, hn::Set(d, kNoScore));
-                }
-                hn::Store(v, d, scores + i * kLanes);
-            }
-            top = hn::Max(top, v);
+            score[i] = hn::Load(d, scores + i * kLanes);
+            if (!plain) score[i] = counted_score(x, score[i], i);
+            top = hn::Max(top, score[i]);
         }
-        // Behind the first tiles the largest score seldom rises.
-        x.corrections[r] = 0.0F;
-        if (hn::AllFalse(d, hn::Gt(top, hn::Set(d, x.most[r])))) continue;
-        const float most = hn::GetLane(hn::MaxOfLanes(d, top));
-        x.corrections[r] = x.most[r] - most;
-        x.most[r] = most;
-    }
-}
-
-// Turns scores into weights relative to the largest score so far, and counts them. At least one position is seen.
-inline void weigh(const Weighing& x, int rows) {
-    const DF d;
-    constexpr int kVectors = kTile / kLanes;
-    raise_most(x, rows);
-    for (int r = 0; r < rows; r += kLanes) hn::StoreU(exp2_of_negative(d, hn::LoadU(d, x.corrections + r)), d, x.corrections + r);
-    for (int r = 0; r < rows; ++r) {
-        float* scores = x.scores + r * kTile;
+        VF sum = hn::Load(d, x.lane_sums + r * 16);
+        const bool raised = !hn::AllFalse(d, hn::Gt(top, hn::Set(d, x.most[r])));
+        x.corrections[r] = 1.0F;
+        if (raised) {
+            const float most = hn::GetLane(hn::MaxOfLanes(d, top));
+            x.corrections[r] = shrink(x.most[r] - most);
+            x.most[r] = most;
+            sum = hn::Mul(sum, hn::Set(d, x.corrections[r]));
+            any_raised = true;
+        }
         const VF most = hn::Set(d, x.most[r]);
-        VF sum = hn::Mul(hn::Load(d, x.lane_sums + r * 16), hn::Set(d, x.corrections[r]));
+#pragma GCC unroll 8
         for (int i = 0; i < kVectors; ++i) {
-            const VF weight = exp2_of_negative(d, hn::Sub(hn::Load(d, scores + i * kLanes), most));
+            const VF weight = exp2_of_negative(d, hn::Sub(score[i], most));
             hn::Store(weight, d, scores + i * kLanes);
             sum = hn::Add(sum, weight);
         }
         hn::Store(sum, d, x.lane_sums + r * 16);
     }
+    return any_raised;
 }
 
 HWY_INLINE bool saw_nothing(float most, float sum) {
