@@ -23,28 +23,25 @@ bool is_branch_name(const std::string& name) {
 }
 
 // Moves a file out of the way, unless somebody works with it, and says so.
-Result<void> set_aside(const std::string& path) {
+Result<void> make_way(const std::string& path) {
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT) return {};
     if (fd < 0) return fail(ErrorKind::System, "{}: cannot be replaced: {}", path, std::strerror(errno));
     const bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
     struct stat info {};
     const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
-    bool moved = false;
-    std::string aside;
-    int error = EEXIST;
-    // What was set aside before is not lost either.
-    for (int i = 1; locked && regular && !moved && error == EEXIST && i < 1000; ++i) {
-        aside = path + (i == 1 ? ".old" : fmt::format(".old{}", i));
-        error = rename_to_free_name(path, aside);
-        moved = error == 0;
-    }
+    SetAside aside;
+    if (locked && regular) aside = set_aside(path, "old", rename_to_free_name);
     close(fd);
     if (!regular) return fail("{}: it is no regular file, so no session can take its place", path);
     if (!locked) return fail(ErrorKind::System, "{}: another process has this session open", path);
-    if (!moved) return fail(ErrorKind::System, "{}: cannot be replaced: {}", path, std::strerror(error));
-    say(fmt::format("{}: what was there is kept as {}", path, aside));
+    if (aside.error != 0) return fail(ErrorKind::System, "{}: cannot be replaced: {}", path, std::strerror(aside.error));
+    say(fmt::format("{}: what was there is kept as {}", path, aside.name));
     return {};
+}
+
+tl::unexpected<Error> no_more_branches() {
+    return fail(ErrorKind::Full, "{} branches are open, which is the most a chat can have; /drop NAME lets one go", kMostBranches);
 }
 
 bool same_file(const std::string& a, const std::string& b) {
@@ -91,7 +88,7 @@ Result<ChatBranches> ChatBranches::open(Engine& engine, const ConversationOption
     if (!request.path.empty()) {
         if (same_file(request.path, engine.model().file().path()))
             return fail("{}: it is the model, and no session can take its place", request.path);
-        if (request.begin_anew) CELLAR_TRY_VOID(set_aside(request.path));
+        if (request.begin_anew) CELLAR_TRY_VOID(make_way(request.path));
         auto session = Session::open(request.path, engine, request.reading);
         if (!session && session.error().kind == ErrorKind::Input) return fail("{}{}", session.error().message, way_out(engine, request));
         if (!session) return pass(std::move(session));
@@ -237,8 +234,7 @@ Result<std::string> ChatBranches::load(const std::string& path) {
 Result<std::string> ChatBranches::fork(const std::string& name) {
     if (!is_branch_name(name)) return fail("/fork wants a name of up to 64 characters without spaces and slashes");
     if (open_.contains(name) || stands_in_file(name)) return fail("there is a branch '{}' already", name);
-    if (open_.size() >= static_cast<size_t>(kMostBranches))
-        return fail(ErrorKind::Full, "{} branches are open, and no more can be; /drop NAME lets one go", open_.size());
+    if (open_.size() >= static_cast<size_t>(kMostBranches)) return no_more_branches();
     CELLAR_TRY(auto chat, current().fork());
     open_[name] = std::move(chat);
     dirty_ = true;
@@ -257,8 +253,7 @@ Result<std::string> ChatBranches::go_to(const std::string& name) {
     }
     if (!open_.contains(name)) {
         if (!stands_in_file(name)) return fail("there is no branch '{}'; /switch alone lists them", name);
-        if (open_.size() >= static_cast<size_t>(kMostBranches))
-            return fail(ErrorKind::Full, "{} branches are open, and no more can be; /drop NAME lets one go", open_.size());
+        if (open_.size() >= static_cast<size_t>(kMostBranches)) return no_more_branches();
         CELLAR_TRY(auto chat, restore(name));
         open_[name] = std::move(chat);
     }

@@ -16,7 +16,7 @@ constexpr std::string_view kHelp =
     "/exit               leave (also Ctrl-D)\n"
     "/save [FILE]        save the chat and its branches; with --session this happens after each turn\n"
     "/load FILE          go on from another session file, and save there from then on\n"
-    "/fork NAME          go on in a new branch that shares everything so far\n"
+    "/fork NAME          go on in a new branch that shares everything so far; up to 32 at a time\n"
     "/switch [NAME]      go on in another branch; without a name: list them\n"
     "/drop NAME          forget a branch for good, and give its room back\n"
     "/undo               take back the last turn\n"
@@ -29,6 +29,8 @@ constexpr std::string_view kHelp =
     "/system TEXT        the system text from the next turn on\n"
     "A line that ends with \\ goes on in the next one; a line of \"\"\" begins and ends a text of several lines.\n"
     "Ctrl-C stops the answer, not the program.\n";
+
+static_assert(kMostBranches == 32, "the help says how many");
 
 void report(const Result<std::string>& result) {
     say(result ? *result : result.error().message);

@@ -166,9 +166,10 @@ TEST_F(CliSession, BranchesCanBeDropped) {
 TEST_F(CliSession, TheMostBranchesAreSaid) {
     std::string input = "My name is Ada.\n";
     for (int i = 0; i < 33; ++i) input += "/fork b" + std::to_string(i) + "\n";
-    const Outcome outcome = chat(input + "/drop b3\n/fork more\nWhat is my name?\n");
-    expect(outcome, "32 branches are open, and no more can be; /drop NAME lets one go");
+    const Outcome outcome = chat(input + "/drop b3\n/fork more\nWhat is my name?\n/help\n");
+    expect(outcome, "32 branches are open, which is the most a chat can have; /drop NAME lets one go");
     expect(outcome, "this is branch 'more' now");
+    expect(outcome, "shares everything so far; up to 32 at a time\n");
     EXPECT_EQ(outcome.out, "Hello, Ada.\nYour name is Ada.\n");
 }
 

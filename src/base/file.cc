@@ -238,11 +238,24 @@ int rename_to_free_name(const std::string& from, const std::string& to) {
 }
 
 int rename_by_link(const std::string& from, const std::string& to) {
-    if (::link(from.c_str(), to.c_str()) != 0) return errno;
+    if (const int error = link_to_free_name(from, to); error != 0) return error;
     if (::unlink(from.c_str()) == 0) return 0;
     const int error = errno;
     ::unlink(to.c_str());
     return error;
+}
+
+int link_to_free_name(const std::string& from, const std::string& to) {
+    return ::link(from.c_str(), to.c_str()) == 0 ? 0 : errno;
+}
+
+SetAside set_aside(const std::string& path, std::string_view ending, int (*give)(const std::string& from, const std::string& to)) {
+    SetAside out{{}, EEXIST};
+    for (int i = 1; out.error == EEXIST && i <= 1000; ++i) {
+        out.name = fmt::format("{}.{}{}", path, ending, i == 1 ? "" : std::to_string(i));
+        out.error = give(path, out.name);
+    }
+    return out;
 }
 
 Result<void> write_file_atomically(const std::string& path, std::span<const std::byte> bytes, FileMode mode) {

@@ -91,6 +91,16 @@ class AtomicFile {
 [[nodiscard]] int rename_to_free_name(const std::string& from, const std::string& to);
 // The same for file systems that cannot refuse a taken name while they rename: the file gets its second name, then loses its first.
 [[nodiscard]] int rename_by_link(const std::string& from, const std::string& to);
+// A second name, unless it is taken; returns the same.
+[[nodiscard]] int link_to_free_name(const std::string& from, const std::string& to);
+
+// Gives a file the first of the names "FILE.ENDING", "FILE.ENDING2", "FILE.ENDING3"... that is free, by one of the three above: what was set
+// aside before is not lost.
+struct SetAside {
+    std::string name;
+    int error = 0;  // EEXIST: a thousand names are taken
+};
+[[nodiscard]] SetAside set_aside(const std::string& path, std::string_view ending, int (*give)(const std::string& from, const std::string& to));
 
 [[nodiscard]] Result<void> write_file_atomically(const std::string& path, std::span<const std::byte> bytes, FileMode mode = FileMode::Shared);
 

@@ -303,6 +303,25 @@ TEST_F(FileTest, RenamesOnlyToANameThatIsFree) {
     }
 }
 
+TEST_F(FileTest, SetsAsideUnderTheFirstNameThatIsFree) {
+    for (const auto give : {rename_to_free_name, rename_by_link, link_to_free_name}) {
+        make("a.old", "first");
+        make("a.old2", "second");
+        make("a", "third");
+        const SetAside aside = set_aside(path("a"), "old", give);
+        EXPECT_EQ(aside.error, 0);
+        EXPECT_EQ(aside.name, path("a.old3"));
+        EXPECT_EQ(read_file(path("a.old"), 100).value(), "first");
+        EXPECT_EQ(read_file(path("a.old2"), 100).value(), "second");
+        EXPECT_EQ(read_file(path("a.old3"), 100).value(), "third");
+        EXPECT_EQ(fs::exists(path("a")), give == link_to_free_name);
+        fs::remove(path("a.old3"));
+    }
+    EXPECT_EQ(set_aside(path("a"), "damaged", link_to_free_name).name, path("a.damaged"));
+    EXPECT_EQ(set_aside(path("none"), "old", rename_to_free_name).error, ENOENT);
+    EXPECT_EQ(set_aside(path("a"), "old", [](const std::string&, const std::string&) { return EEXIST; }).error, EEXIST) << "it ends";
+}
+
 // A limit on the size of files stands for a disk that fills up in the middle of a write.
 TEST_F(FileDeathTest, AWriteThatRunsOutOfRoomLeavesTheOldFile) {
     testing::FLAGS_gtest_death_test_style = "fast";

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -16,7 +15,6 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/fault_guard.h"
 #include "base/file.h"
 
 namespace cellar {
@@ -85,32 +83,6 @@ Place place_of(const std::string& path, int fd) {
 }
 
 }  // namespace
-
-Result<SessionMap> SessionMap::make(const std::string& path, int fd) {
-    SessionMap out;
-    struct stat info {};
-    if (fstat(fd, &info) != 0) return system_error(path, "cannot be read", errno);
-    if (info.st_size == 0) return out;
-    const auto size = static_cast<size_t>(info.st_size);
-    void* at = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
-    if (at == MAP_FAILED) return system_error(path, "cannot be mapped", errno);
-    out.bytes_ = {static_cast<const std::byte*>(at), size};
-    out.guard_ = watch_mapping(path, out.bytes_);
-    return out;
-}
-
-SessionMap::SessionMap(SessionMap&& other) noexcept : bytes_(std::exchange(other.bytes_, {})), guard_(std::exchange(other.guard_, nullptr)) {}
-
-SessionMap& SessionMap::operator=(SessionMap&& other) noexcept {
-    std::swap(bytes_, other.bytes_);
-    std::swap(guard_, other.guard_);
-    return *this;
-}
-
-SessionMap::~SessionMap() {
-    if (guard_ != nullptr) unwatch_mapping(guard_);
-    if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
-}
 
 SessionFile::~SessionFile() {
     if (fd_ >= 0) close(fd_);
@@ -302,12 +274,7 @@ Result<void> SessionFile::look_after_place() {
 
 // What cannot be read of the file may be worth something to somebody. Its bytes get another name, and the session a file of its own.
 Result<void> SessionFile::set_aside_damaged() {
-    std::string aside;
-    int error = EEXIST;
-    for (int i = 1; error == EEXIST && i < 1000; ++i) {
-        aside = path_ + (i == 1 ? ".damaged" : fmt::format(".damaged{}", i));
-        error = link(path_.c_str(), aside.c_str()) == 0 ? 0 : errno;
-    }
+    const auto [aside, error] = set_aside(path_, "damaged", link_to_free_name);
     const bool damaged = lost_saves_ > 0 || lost_pieces_ > 0;
     if (error != 0)
         return system_error(

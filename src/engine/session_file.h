@@ -20,6 +20,7 @@
 
 #include "base/result.h"
 #include "engine/session_log.h"
+#include "engine/session_map.h"
 
 namespace cellar {
 
@@ -30,23 +31,6 @@ struct Fault {
     int error = 0;
 };
 using FaultHook = std::function<Fault(size_t bytes)>;
-
-struct FaultGuard;
-
-// The bytes of a session file, mapped for as long as this lives.
-class SessionMap {
-  public:
-    static Result<SessionMap> make(const std::string& path, int fd);
-    SessionMap() = default;
-    SessionMap(SessionMap&& other) noexcept;
-    SessionMap& operator=(SessionMap&& other) noexcept;
-    ~SessionMap();
-    [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
-
-  private:
-    std::span<const std::byte> bytes_;
-    FaultGuard* guard_ = nullptr;
-};
 
 // Reading: the file need not be writable, and stays as it is; several may read it at once, while nobody writes.
 enum class Access : uint8_t { Write, Read };
