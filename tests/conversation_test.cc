@@ -73,6 +73,30 @@ TEST_F(Chat, UndoForgetsTheTurnAndNothingElse) {
     EXPECT_EQ(say("What is my name?").text, "You have not told me your name.");
 }
 
+// Some templates render nothing that does not end with a message of the user.
+TEST_F(Chat, WhatStaysBehindAnUndoIsNotReadAgainWhateverTheTemplateRefuses) {
+    const std::string plain = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}<|assistant|>";
+    const std::string strict =
+        "{% if not messages or messages[-1].role != 'user' %}{{ raise_exception('a question is missing') }}{% endif %}" + plain;
+    const std::string system = "You are Nora.";
+    const auto system_tokens = static_cast<int64_t>(tiny::shipped()->tokenizer()->encode(system, {false, false}).size());
+    for (const std::string& text : {plain, strict}) {
+        SCOPED_TRACE(text);
+        chat_.reset();
+        engine_ = tiny::engine(tiny::shipped(), tiny::options());
+        chat_ = start({.system = system, .template_text = text, .thinking = {}});
+        say("My name is Ada.");
+        const int32_t held = engine_->cache().length(chat_->seq());
+        say("I live in Oslo.");
+        EXPECT_TRUE(chat_->undo());
+        EXPECT_GE(engine_->cache().length(chat_->seq()), held);
+        engine_->index().clear();
+        EXPECT_GE(say("What is my name?").receipt.reused, held);
+        EXPECT_TRUE(chat_->undo() && chat_->undo());
+        EXPECT_GT(say("My name is Bo.").receipt.reused, system_tokens);
+    }
+}
+
 TEST_F(Chat, AgainReusesEverythingButTheLastToken) {
     const Answer first = say("My name is Ada.");
     auto again = chat_->again({});

@@ -12,10 +12,6 @@
 namespace cellar {
 namespace {
 
-std::string spelling(const text::Tokenizer& words, std::optional<int32_t> id) {
-    return id ? words.decode(*id, true) : std::string();
-}
-
 std::string spell_answer(const text::Tokenizer& words, const std::vector<int32_t>& tokens) {
     text::Detokenizer detokenizer(words, {true, false});
     std::string out;
@@ -37,12 +33,6 @@ std::vector<Message> messages_in(const nlohmann::ordered_json& json) {
 }
 
 }  // namespace
-
-std::vector<int32_t> encode_prompt(const text::Tokenizer& words, std::string_view prompt, bool parse_special) {
-    const std::string bos = spelling(words, words.bos());
-    const bool has_bos = !bos.empty() && prompt.starts_with(bos);
-    return words.encode(prompt, {!has_bos, parse_special});
-}
 
 Conversation::Conversation(Engine& engine, ConversationOptions options, jinja::Template chat, SeqId seq)
     : engine_(engine), options_(std::move(options)), template_(std::move(chat)), seq_(seq) {
@@ -109,11 +99,6 @@ std::unique_ptr<Conversation> Conversation::copy_on(SeqId seq) const {
     copy->said_ = said_;
     copy->said_whole_ = said_whole_;
     return copy;
-}
-
-bool ends_in_thinking(std::string_view prompt) {
-    const size_t open = prompt.rfind("<think>");
-    return open != std::string_view::npos && prompt.find("</think>", open) == std::string_view::npos;
 }
 
 Result<std::string> Conversation::render() const {
@@ -206,6 +191,16 @@ Result<std::vector<int32_t>> Conversation::encode_with(const std::string& text) 
     messages.push_back({"user", text});
     CELLAR_TRY(const std::string prompt, render(messages));
     return encode_from(0, prompt, plain_parts(prompt, messages));
+}
+
+// What the next prompt begins with, as far as that can be known. Some templates refuse what does not end with a message of the user: then it is what
+// they write before one, whatever it says.
+std::string Conversation::beginning_of_next() const {
+    if (auto prompt = render()) return *std::move(prompt);
+    const auto one = render_with("0");
+    const auto other = render_with("1");
+    if (!one || !other) return "";
+    return {one->begin(), std::mismatch(one->begin(), one->end(), other->begin(), other->end()).first};
 }
 
 // Lets go of text and tokens behind the last mark that the prompt begins with.
@@ -418,7 +413,7 @@ void Conversation::rewind(int turns) {
 // What the conversation does not say any more holds no cells and gets into no file. Until somebody needs the room, whoever says it again
 // finds its rows.
 void Conversation::let_go_of_rest() {
-    keep_beginning_of(render().value_or(""));
+    keep_beginning_of(beginning_of_next());
     engine_.keep(seq_);
     kv::Cache& cache = engine_.cache();
     cache.trim(seq_, cache.common_prefix(seq_, std::span<const int32_t>(tokens_)));
@@ -427,7 +422,7 @@ void Conversation::let_go_of_rest() {
 // The same behind a message that got no answer. Where none of it was run, the sequence stays as its owner left it.
 void Conversation::let_go_of_refused(int32_t held_before) {
     if (engine_.cache().length(seq_) != held_before) return let_go_of_rest();
-    keep_beginning_of(render().value_or(""));
+    keep_beginning_of(beginning_of_next());
 }
 
 bool Conversation::undo() {

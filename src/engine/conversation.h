@@ -18,15 +18,10 @@
 #include "engine/generate.h"
 #include "engine/overflow.h"
 #include "engine/plain_spans.h"
+#include "engine/prompt.h"
 #include "text/template/template.h"
 
 namespace cellar {
-
-struct Message {
-    std::string role;  // "system", "user", "assistant"
-    std::string content;
-    friend bool operator==(const Message&, const Message&) = default;
-};
 
 struct ConversationOptions {
     std::string system;                        // empty: no system message
@@ -105,6 +100,7 @@ class Conversation {
     [[nodiscard]] Result<std::string> render_as(const std::vector<Message>& history, const std::vector<std::string>& contents) const;
     [[nodiscard]] std::vector<TextSpan> plain_parts(const std::string& prompt, const std::vector<Message>& history) const;
     [[nodiscard]] std::vector<int32_t> encode_from(size_t begin, const std::string& prompt, const std::vector<TextSpan>& plain) const;
+    [[nodiscard]] std::string beginning_of_next() const;
     void keep_beginning_of(const std::string& prompt);
     void let_go_of_rest();
     void let_go_of_refused(int32_t held_before);
@@ -150,11 +146,5 @@ class Conversation {
     bool answering_ = false;
     std::vector<std::string> control_;  // spellings of control tokens
 };
-
-// The tokens of a prompt, or of its beginning: BOS is put before it only where the text does not begin with it.
-std::vector<int32_t> encode_prompt(const text::Tokenizer& words, std::string_view prompt, bool parse_special = true);
-
-// True when a prompt leaves the model in the middle of its thinking: the last <think> is open.
-bool ends_in_thinking(std::string_view prompt);
 
 }  // namespace cellar
