@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "base/signals.h"
 #include "base/text_escape.h"
 
 namespace cellar::apps {
@@ -78,22 +79,6 @@ void edit_in_utf8() {
     }();
     (void)settled;
 }
-
-class InterruptsBlocked {
-  public:
-    InterruptsBlocked() {
-        sigset_t set;
-        sigemptyset(&set);
-        sigaddset(&set, SIGINT);
-        pthread_sigmask(SIG_BLOCK, &set, &before_);
-    }
-    ~InterruptsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-    InterruptsBlocked(const InterruptsBlocked&) = delete;
-    InterruptsBlocked& operator=(const InterruptsBlocked&) = delete;
-
-  private:
-    sigset_t before_;
-};
 
 tl::unexpected<Error> no_input(int error) {
     return fail(ErrorKind::System, "stdin: cannot read it: {}", std::strerror(error));
@@ -210,7 +195,7 @@ Result<std::optional<Line>> read_line(const std::string& prompt) {
     input_error = 0;
     typed = false;
     {
-        const InterruptsBlocked blocked;
+        const SignalsBlocked blocked(SIGINT);
         cancel.store(false);
         rl_getc_function = next_character;
         line = readline(prompt.c_str());
