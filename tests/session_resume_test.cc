@@ -44,6 +44,19 @@ class ResumedRows : public SessionFiles {
         out.second = reused();
         return out;
     }
+
+    // Begins a chat whose context holds a few turns; older ones are forgotten.
+    std::unique_ptr<Conversation> begin_forgetful_chat() {
+        model_ = tiny::shipped();
+        options_.context = 160;
+        options_.cells = 0;
+        engine_ = tiny::engine(model_, options_);
+        forgetful_.overflow = Overflow::DropTurns;
+        short_answers_.max_tokens = 30;
+        return *Conversation::make(*engine_, forgetful_);
+    }
+    ConversationOptions forgetful_;
+    GenerateOptions short_answers_;
 };
 
 TEST_F(ResumedRows, ServeWhoeverSaysTheSame) {
@@ -64,21 +77,13 @@ TEST_F(ResumedRows, ServeWhoeverSaysTheSame) {
 
 // A client that says the whole conversation each time, also what is forgotten of it, does so over a restart too.
 TEST_F(ResumedRows, AWholeConversationSentAgainRunsOnlyWhatIsNewAfterAResume) {
-    model_ = tiny::shipped();
-    options_.context = 160;
-    options_.cells = 0;
-    engine_ = tiny::engine(model_, options_);
-    ConversationOptions settings;
-    settings.overflow = Overflow::DropTurns;
-    GenerateOptions generation;
-    generation.max_tokens = 30;
     std::vector<Message> all{{"system", "You remember what you are told."}};
     {
-        auto chat = *Conversation::make(*engine_, settings);
+        const auto chat = begin_forgetful_chat();
         int forgotten = 0;
         for (int turn = 0; turn < 12; ++turn) {
             all.push_back({"user", turn == 11 ? "My name is Ada." : fmt::format("The code for the red door is {}.", 1000 + turn)});
-            const auto answer = chat->reply(all, generation);
+            const auto answer = chat->reply(all, short_answers_);
             ASSERT_TRUE(answer) << answer.error().message;
             forgotten += answer->forgotten.turns;
             all.push_back({"assistant", answer->text});
@@ -92,11 +97,11 @@ TEST_F(ResumedRows, AWholeConversationSentAgainRunsOnlyWhatIsNewAfterAResume) {
     const auto session = open();
     const SeqId seq = *engine_->cache().open();
     ASSERT_TRUE(session->restore("main", seq));
-    auto chat = *Conversation::adopt(*engine_, settings, seq);
+    auto chat = *Conversation::adopt(*engine_, forgetful_, seq);
     ASSERT_TRUE(chat->resume(session->find("main")->host));
     const int32_t before = engine_->cache().length(seq);
     all.push_back({"user", "What is my name?"});
-    const auto answer = chat->reply(all, generation);
+    const auto answer = chat->reply(all, short_answers_);
     ASSERT_TRUE(answer) << answer.error().message;
     EXPECT_EQ(answer->text, "Your name is Ada.");
     EXPECT_GE(answer->receipt.reused, before - answer->forgotten.tokens);
@@ -106,16 +111,8 @@ TEST_F(ResumedRows, AWholeConversationSentAgainRunsOnlyWhatIsNewAfterAResume) {
 
 // Who says only what is new has no use for what is gone; it does not stay in the file.
 TEST_F(ResumedRows, WhatIsForgottenStaysInNoFileForNothing) {
-    model_ = tiny::shipped();
-    options_.context = 160;
-    options_.cells = 0;
-    engine_ = tiny::engine(model_, options_);
-    ConversationOptions settings;
-    settings.overflow = Overflow::DropTurns;
-    auto chat = *Conversation::make(*engine_, settings);
-    GenerateOptions generation;
-    generation.max_tokens = 30;
-    for (int turn = 0; turn < 12; ++turn) ASSERT_TRUE(chat->say(fmt::format("The code for the red door is {}.", 1000 + turn), generation));
+    const auto chat = begin_forgetful_chat();
+    for (int turn = 0; turn < 12; ++turn) ASSERT_TRUE(chat->say(fmt::format("The code for the red door is {}.", 1000 + turn), short_answers_));
     EXPECT_EQ(chat->state().find("1000"), std::string::npos);
     EXPECT_NE(chat->state().find("1011"), std::string::npos);
 }
