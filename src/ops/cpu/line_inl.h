@@ -13,9 +13,6 @@ HWY_BEFORE_NAMESPACE();
 namespace cellar::ops::cpu_impl::HWY_NAMESPACE {
 namespace {
 
-template <DType type>
-constexpr int kOffset = panel_format(type).wide && !kUnsignedWide ? 0 : panel_format(type).offset;
-
 // Columns [column, column + columns) of a prepared row of activations.
 template <DType type>
 struct Line {

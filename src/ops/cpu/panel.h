@@ -2,7 +2,8 @@
 // A panel: a piece of `lanes` weight rows, 256 columns wide, rewritten so that each lane of a vector is a row.
 //
 // Every weight is scale * (q - offset) + minimum, with one scale (and minimum) for each row and each sub-block of 16 or 32 columns.
-// The quants of four neighbouring columns of a row lie together: q[column / 4][row][column % 4].
+// The quants of four neighbouring columns of a row lie together: q[column / 4][row][column % 4]; where they are words of 16 bits, two vectors
+// hold them, columns 0 and 2 of the four and columns 1 and 3.
 // `offset` is the same for a whole format; it is taken off by starting each sum at -offset * (sum of the activations).
 #include <cstddef>
 #include <cstdint>
@@ -57,14 +58,5 @@ constexpr PanelFormat panel_format(DType type) {
             return {};
     }
 }
-
-// The same columns of `tokens` activation rows.
-template <int tokens>
-struct ActivationTile {
-    alignas(64) int8_t q[tokens][kChunk];
-    int32_t start[tokens][kChunk / 16];  // -offset * sum of the sub-block's quants
-    float scale[tokens][kChunk / 32];    // one for each 32, or one for all
-    float sum[tokens][kChunk / 16];      // what a minimum is multiplied by
-};
 
 }  // namespace cellar::ops::cpu_impl

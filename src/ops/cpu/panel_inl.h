@@ -7,6 +7,7 @@
 #endif
 
 #include <cstring>
+#include <type_traits>
 
 #include "ops/cpu/panel.h"
 
@@ -44,14 +45,68 @@ constexpr bool kUnsignedWide = true;
 constexpr bool kUnsignedWide = false;
 #endif
 
-struct Panel {
-    HWY_INLINE void put(int column, VU quants) { hn::Store(quants, DU(), reinterpret_cast<uint32_t*>(q[column])); }
-    HWY_INLINE void put_scale(int sub, VF v) { hn::Store(v, DF(), scale[sub]); }
-    HWY_INLINE void put_minimum(int sub, VF v) { hn::Store(v, DF(), minimum[sub]); }
+template <DType type>
+constexpr int kOffset = panel_format(type).wide && !kUnsignedWide ? 0 : panel_format(type).offset;
 
-    alignas(64) uint8_t q[kChunk / 4][kLanes * 4];
-    alignas(64) float scale[kChunk / 16][kLanes];
-    alignas(64) float minimum[kChunk / 16][kLanes];
+#if HWY_TARGET == HWY_AVX2
+// Products of bytes take one side without sign, and an instruction for each of them to move it; products of words need none, and as many
+// multiplications in all.
+constexpr bool kWideAreWords = true;
+
+// Bytes with a sign as words: the even ones of each lane, and the odd ones.
+HWY_INLINE void widen_bytes(VU bytes, VU& even, VU& odd) {
+    odd = VU{_mm256_srai_epi16(bytes.raw, 8)};
+    even = VU{_mm256_srai_epi16(_mm256_slli_epi16(bytes.raw, 8), 8)};
+}
+#else
+constexpr bool kWideAreWords = false;
+#endif
+// Whether quants in panels, and the activations that they meet, are words of 16 bits.
+template <DType type>
+constexpr bool kWords = panel_format(type).wide ? kWideAreWords : false;
+
+template <DType type>
+struct Panel {
+    static constexpr PanelFormat format = panel_format(type);
+    static constexpr int kSubs = kChunk / format.sub;
+    static constexpr int kVectors = format.sub / 4 * (kWords<type> ? 2 : 1);  // of a sub-block's quants
+
+    HWY_INLINE void put(int column, VU quants) {
+#if HWY_TARGET == HWY_AVX2
+        if constexpr (kWords<type>) {
+            VU odd;
+            widen_bytes(quants, quants, odd);
+            store(2 * column, quants);
+            return store(2 * column + 1, odd);
+        }
+#endif
+        store(column, quants);
+    }
+    HWY_INLINE void put_scale(int sub, VF v) {
+        hn::Store(v, DF(), scale[sub]);
+    }
+    HWY_INLINE void put_minimum(int sub, VF v) {
+        hn::Store(v, DF(), minimum[sub]);
+    }
+
+    alignas(64) uint8_t q[kSubs * kVectors][kLanes * 4];
+    alignas(64) float scale[kSubs][kLanes];
+    alignas(64) float minimum[format.minimum ? kSubs : 1][kLanes];
+
+  private:
+    HWY_INLINE void store(int at, VU v) {
+        hn::Store(v, DU(), reinterpret_cast<uint32_t*>(q[at]));
+    }
+};
+
+// The same columns of `tokens` activation rows.
+template <DType type, int tokens>
+struct ActivationTile {
+    using Quant = std::conditional_t<kWords<type>, int16_t, int8_t>;
+    alignas(64) Quant q[tokens][kChunk];  // words: of each 32 the even columns, then the odd ones
+    int32_t start[tokens][kChunk / 16];   // -offset * sum of the sub-block's quants; not set where there is no offset
+    float scale[tokens][kChunk / 32];     // one for each 32, or one for all
+    float sum[tokens][kChunk / 16];       // what a minimum is multiplied by; not set where there is none
 };
 
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
@@ -162,6 +217,25 @@ HWY_INLINE VI dot4(VI sum, Quants w, const int8_t* x) {
 
 #endif
 
+#if HWY_TARGET == HWY_AVX2
+
+// Adds the products of a sub-block of 32 columns, as words, to the tokens' sums.
+template <DType type, int tokens>
+HWY_INLINE void multiply_sub(const uint8_t (*q)[kLanes * 4], const int16_t (*x)[kChunk], VI* dot) {
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+        const __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(q[i]));
+#pragma GCC unroll 8
+        for (int t = 0; t < tokens; ++t) {
+            int32_t two;
+            std::memcpy(&two, x[t] + i % 2 * 16 + i / 2 * 2, 4);
+            dot[t] = VI{one_by_one(_mm256_add_epi32(dot[t].raw, _mm256_madd_epi16(w, _mm256_set1_epi32(two))))};
+        }
+    }
+}
+
+#endif
+
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
 
 template <bool wide>
@@ -214,7 +288,7 @@ HWY_INLINE void multiply_sub(const uint8_t (*q)[kLanes * 4], const int8_t (*x)[k
 // Adds the products of a panel's first `subs` sub-blocks to acc, for `tokens` tokens. One chain of additions for each lane and token:
 // the blocks in order; with one activation scale for 256 columns, their sum first and then the scale.
 template <DType type, int tokens>
-HWY_INLINE void multiply_panel(const Panel& panel, const ActivationTile<tokens>& x, int subs, float* acc /* [tokens][kLanes] */) {
+HWY_INLINE void multiply_panel(const Panel<type>& panel, const ActivationTile<type, tokens>& x, int subs, float* acc /* [tokens][kLanes] */) {
     constexpr PanelFormat format = panel_format(type);
     const DF df;
     const DI di;
@@ -224,9 +298,11 @@ HWY_INLINE void multiply_panel(const Panel& panel, const ActivationTile<tokens>&
     for (int s = 0; s < subs; ++s) {
         VI dot[tokens];
 #pragma GCC unroll 8
-        for (int t = 0; t < tokens; ++t) dot[t] = hn::Set(di, x.start[t][s]);
-        const int8_t(*x_sub)[kChunk] = reinterpret_cast<const int8_t(*)[kChunk]>(x.q[0] + s * format.sub);
-        multiply_sub<type, tokens>(panel.q + s * (format.sub / 4), x_sub, dot);
+        for (int t = 0; t < tokens; ++t) dot[t] = kOffset<type> == 0 ? hn::Zero(di) : hn::Set(di, x.start[t][s]);
+        using Quant = typename ActivationTile<type, tokens>::Quant;
+        const auto* x_sub = reinterpret_cast<const Quant(*)[kChunk]>(x.q[0] + s * format.sub);
+        const auto* w_sub = panel.q + s * panel.kVectors;
+        multiply_sub<type, tokens>(w_sub, x_sub, dot);
         const VF scale = hn::Load(df, panel.scale[s]);
 #pragma GCC unroll 8
         for (int t = 0; t < tokens; ++t) {

@@ -53,45 +53,67 @@ HWY_INLINE void with_source(const WeightMatrix& w, size_t w_bytes, int64_t row, 
     }
 }
 
-template <DType type, int tokens>
-void fill_tile(const MatmulArgs& args, size_t x_bytes, int token, int64_t column, int columns, ActivationTile<tokens>& tile) {
-    constexpr PanelFormat format = panel_format(type);
-    constexpr int scaled = format.per_256 ? 256 : 32;
-    constexpr int summed = format.per_256 ? 16 : 32;
-    const int64_t n = args.w.cols;
-    for (int t = 0; t < tokens; ++t) {
-        const std::byte* x = args.x + static_cast<size_t>(args.x_rows != nullptr ? args.x_rows[token + t] : token + t) * x_bytes;
-        std::memcpy(tile.q[t], x + column, static_cast<size_t>(columns));
-        const std::byte* scales = x + n + column / scaled * 4;
-        const std::byte* sums = x + n + n / scaled * 4 + column / summed * 4;
-        std::memcpy(tile.scale[t], scales, static_cast<size_t>(columns / scaled) * 4);
-        int32_t sum[kChunk / 16];
-        std::memcpy(sum, sums, static_cast<size_t>(columns / summed) * 4);
-        for (int s = 0; s < columns / format.sub; ++s) {
-            const int32_t of_sub = format.sub == summed ? sum[s] : sum[2 * s] + sum[2 * s + 1];
-            tile.start[t][s] = -kOffset<type> * of_sub;
-            if constexpr (format.minimum)
-                tile.sum[t][s] = format.per_256 ? static_cast<float>(of_sub) : tile.scale[t][s] * static_cast<float>(of_sub);
-        }
-    }
-}
-
 struct Sums {
     alignas(64) float acc[kPanels][kGroupTokens][kLanes];
 };
 
+// What panels are filled with next, asked for bit by bit while the present ones are multiplied: the streams of several groups are each too
+// short for the processor to foresee them.
+struct NextChunk {
+    const std::byte* data = nullptr;  // of the first group
+    size_t group_bytes = 0;
+    int64_t lines = 0;  // of each group
+
+    HWY_INLINE void fetch(int group, int64_t first, int64_t last) const {
+        const std::byte* from = data + static_cast<size_t>(group) * group_bytes;
+        for (int64_t line = first; line < last; ++line) __builtin_prefetch(from + line * 64, 0, 2);
+    }
+};
+
+// The packed chunk behind the one at `column`.
+HWY_INLINE NextChunk next_chunk(const WeightMatrix& w, size_t group_bytes, int64_t column) {
+    const size_t chunk = packed_chunk_bytes(w.type, kLanes, kChunk / (panel_format(w.type).per_256 ? 256 : 32));
+    const size_t at = static_cast<size_t>(column / kChunk + 1) * chunk;
+    if (at >= group_bytes) return {};
+    return {w.data + at, group_bytes, static_cast<int64_t>(std::min(chunk, group_bytes - at) / 64)};
+}
+
+// Panels of the same columns.
+template <DType type>
+struct Panels {
+    Panel<type> panels[kPanels];
+    int count;
+    int64_t column;
+    int columns;
+    NextChunk next;
+};
+
 // All panels with tokens [at, at + tokens).
 template <DType type, int tokens>
-void multiply_tile(const MatmulArgs& args, size_t x_bytes, const Panel* panels, int count, int at, int64_t column, int columns, Sums& sums) {
-    ActivationTile<tokens> tile;
-    fill_tile<type, tokens>(args, x_bytes, at, column, columns, tile);
-    for (int p = 0; p < count; ++p) multiply_panel<type, tokens>(panels[p], tile, columns / panel_format(type).sub, sums.acc[p][at]);
+void multiply_tile(const MatmulArgs& args, size_t x_bytes, const Panels<type>& w, int at, Sums& sums) {
+    ActivationTile<type, tokens> tile;
+    for (int t = 0; t < tokens; ++t) {
+        const int64_t token = args.x_rows != nullptr ? args.x_rows[at + t] : at + t;
+        fill_row<type, tokens>(Line<type>(args.x + static_cast<size_t>(token) * x_bytes, args.w.cols, w.column), w.columns, t, tile);
+    }
+    const int64_t first_line = w.next.lines * at / args.count;
+    const int64_t last_line = w.next.lines * (at + tokens) / args.count;
+    for (int p = 0; p < w.count; ++p) {
+        w.next.fetch(p, first_line, last_line);
+        multiply_panel<type, tokens>(w.panels[p], tile, w.columns / panel_format(type).sub, sums.acc[p][at]);
+    }
 }
 
 void write_sums(const MatmulArgs& args, const Sums& sums) {
+    const DF df;
     for (int64_t t = 0; t < args.count; ++t) {
         float* y = args.y.row(args.y_rows != nullptr ? args.y_rows[t] : t);
-        for (int64_t r = 0; r < args.w.rows; ++r) {
+        int64_t r = 0;
+        for (; r + kLanes <= args.w.rows; r += kLanes) {
+            const VF sum = hn::Load(df, sums.acc[r / kLanes][t]);
+            hn::StoreU(args.bias != nullptr ? hn::Add(sum, hn::LoadU(df, args.bias + r)) : sum, df, y + r);
+        }
+        for (; r < args.w.rows; ++r) {
             const float sum = sums.acc[r / kLanes][t][r % kLanes];
             y[r] = args.bias != nullptr ? sum + args.bias[r] : sum;
         }
@@ -100,10 +122,10 @@ void write_sums(const MatmulArgs& args, const Sums& sums) {
 
 // All panels with all tokens.
 template <DType type>
-void multiply_tiles(const MatmulArgs& args, size_t x_bytes, const Panel* panels, int count, int64_t column, int columns, Sums& sums) {
+void multiply_tiles(const MatmulArgs& args, size_t x_bytes, const Panels<type>& w, Sums& sums) {
     int at = 0;
     const auto tile = [&]<int tokens>(std::integral_constant<int, tokens>) {
-        multiply_tile<type, tokens>(args, x_bytes, panels, count, at, column, columns, sums);
+        multiply_tile<type, tokens>(args, x_bytes, w, at, sums);
         at += tokens;
     };
     while (at + kTokens <= args.count) tile(std::integral_constant<int, kTokens>());
@@ -138,18 +160,20 @@ void multiply(const MatmulArgs& args) {
     const size_t x_bytes = form_row_bytes(activation_form(type), args.w.cols);
     const size_t w_bytes = packed ? packed_group_bytes(type, kLanes, args.w.cols) : row_bytes(type, args.w.cols);
     if (args.count == 1) return multiply_lines<type, packed>(args, x_bytes, w_bytes);
-    const auto panel_count = static_cast<int>((args.w.rows + kLanes - 1) / kLanes);
+    Panels<type> w;
+    w.count = static_cast<int>((args.w.rows + kLanes - 1) / kLanes);
     Sums sums;
-    for (int p = 0; p < panel_count; ++p) std::memset(sums.acc[p], 0, sizeof(float) * kLanes * static_cast<size_t>(args.count));
+    for (int p = 0; p < w.count; ++p) std::memset(sums.acc[p], 0, sizeof(float) * kLanes * static_cast<size_t>(args.count));
     for (int64_t column = 0; column < args.w.cols; column += kChunk) {
-        const int columns = static_cast<int>(std::min<int64_t>(kChunk, args.w.cols - column));
-        Panel panels[kPanels];
-        for (int p = 0; p < panel_count; ++p) {
+        w.column = column;
+        w.columns = static_cast<int>(std::min<int64_t>(kChunk, args.w.cols - column));
+        w.next = packed ? next_chunk(args.w, w_bytes, column) : NextChunk();
+        for (int p = 0; p < w.count; ++p) {
             const auto count = static_cast<int>(std::min<int64_t>(kLanes, args.w.rows - p * kLanes));
-            with_source<type, packed>(args.w, w_bytes, p * kLanes, count, column, columns,
-                                      [&](const auto& source) HWY_ATTR { fill_panel<type>(source, columns, panels[p]); });
+            with_source<type, packed>(args.w, w_bytes, p * kLanes, count, column, w.columns,
+                                      [&](const auto& source) HWY_ATTR { fill_panel<type>(source, w.columns, w.panels[p]); });
         }
-        multiply_tiles<type>(args, x_bytes, panels, panel_count, column, columns, sums);
+        multiply_tiles<type>(args, x_bytes, w, sums);
     }
     write_sums(args, sums);
 }
