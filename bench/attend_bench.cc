@@ -183,7 +183,7 @@ int main(int argc, char** argv) {
     const int queries = number(2, 1);
     ThreadTeam team(threads);
     const double bandwidth = apps::read_bandwidth(threads) * 1e9;
-    const double operations = bench::most_operations(ops::cpu_target(), ops::ActivationForm::F32, false, team);
+    const double operations = bench::most_operations(ops::cpu_target(), DType::F32, team);
     std::printf("%s, %d threads, %d positions, %d queries; %.1f GB/s, %.0f GFLOP/s\n", std::string(ops::cpu_target()).c_str(), threads, positions,
                 queries, bandwidth * 1e-9, operations * 1e-9);
     bool good = true;

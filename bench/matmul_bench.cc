@@ -20,7 +20,6 @@
 #include "ops/activation_form.h"
 #include "ops/cpu/matmul.h"
 #include "ops/cpu/packed.h"
-#include "ops/cpu/panel.h"
 #include "ops/ops.h"
 #include "tensor/row_codec.h"
 
@@ -90,8 +89,7 @@ class Bench {
 
     // False where packed weights miss the bound.
     bool run() {
-        const Bounds bounds{apps::read_bandwidth(team_.size()) * 1e9, bench::most_operations(ops::cpu_target(), ops::activation_form(type_.type),
-                                                                                             ops::cpu_impl::panel_format(type_.type).wide, team_)};
+        const Bounds bounds{apps::read_bandwidth(team_.size()) * 1e9, bench::most_operations(ops::cpu_target(), type_.type, team_)};
         report("file", weights(), false, bounds);
         const Room<std::byte> packed(ops::cpu_impl::packed_bytes(type_.type, kRows, kCols));
         ops::cpu_impl::pack_rows({type_.type, kRows, kCols, weights()}, 0, kRows, packed.data, team_);
