@@ -35,7 +35,7 @@ struct ModelInfo {
 struct MemoryEstimate {
     int64_t context = 0;  // that it is for
     uint64_t cache_bytes_per_token = 0;
-    uint64_t cache_bytes = 0;  // of the whole room, full: the allocator itself in a dry run
+    uint64_t cache_bytes = 0;  // of the whole room, full, to the byte
     uint64_t weight_bytes = 0;
     uint64_t transient_bytes = 0;  // at most: workspace and scratch
     uint64_t total_bytes = 0;
