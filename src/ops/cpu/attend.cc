@@ -46,6 +46,7 @@ class Folder {
         int current = 0;
         const int32_t end = segment * kSegment + kSegment;
         bool more = find_tile(finder, segment * kSegment, end, tiles[current]);
+        if (more) fetch_tile(tiles[current]);
         while (more) {
             Tile& tile = tiles[current];
             current = 1 - current;
@@ -68,6 +69,18 @@ class Folder {
         Rows keys;
         Rows values;
     };
+
+    // The first tile of a segment comes from memory while the query is prepared.
+    void fetch_tile(const Tile& tile) const {
+        const int k_bytes = fetched_bytes(shape_.k.row_bytes);
+        const int v_bytes = fetched_bytes(shape_.v.row_bytes);
+        for (int lane = 0; lane < kTile; ++lane) {
+            for (int i = 0; i < k_bytes; i += 64) fetch(tile.keys.at[lane] + i);
+        }
+        for (int lane = 0; lane < kTile; ++lane) {
+            for (int i = 0; i < v_bytes; i += 64) fetch(tile.values.at[lane] + i);
+        }
+    }
 
     // The first tile at or behind `start` of which a query sees something.
     bool find_tile(LaneFinder& finder, int32_t start, int32_t end, Tile& tile) const {

@@ -47,11 +47,6 @@ struct FetchAhead {
     }
 };
 
-// Rows mostly lie one behind another: of packed ones, which are no whole lines long, the last line often is the next one's first.
-HWY_INLINE int fetched_bytes(size_t row_bytes) {
-    return std::max(1, (static_cast<int>(row_bytes) + 32) / 64) * 64;
-}
-
 // Turned halves of [at, at + row_bytes) of the rows.
 template <kv::RowFormat format>
 struct HalfTile {

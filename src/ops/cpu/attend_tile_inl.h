@@ -35,6 +35,11 @@ HWY_INLINE void fetch(const std::byte* at) {
     __builtin_prefetch(at, 0, 1);
 }
 
+// Rows mostly lie one behind another: of packed ones, which are no whole lines long, the last line often is the next one's first.
+HWY_INLINE int fetched_bytes(size_t row_bytes) {
+    return std::max(1, (static_cast<int>(row_bytes) + 32) / 64) * 64;
+}
+
 #if HWY_TARGET != HWY_SCALAR
 
 using D16 = hn::Repartition<uint16_t, DF>;
