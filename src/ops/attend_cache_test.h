@@ -29,6 +29,8 @@ struct AttendCase {
     int gap_hi = 0;
     int scratch_context = 4096;  // positions that the scratch memory is meant for; more of them go in several waves
     bool exact_queries = false;  // queries that int8 per 32 values holds exactly
+    int bad_kind = -1;           // the second value of this row is NaN: 0 of K, 1 of V, 2 of the query
+    int bad_pos = 0;             // at this position
 };
 
 // Floats that depend on where they belong only. With an exact width, heads of that width that int8 per 32 values holds exactly.
@@ -138,12 +140,17 @@ class AttendCache {
         }
     }
 
+    void spoil(int kind, int pos, float* row) const {
+        if (kind == case_.bad_kind && pos == case_.bad_pos) row[1] = std::nanf("");
+    }
+
     void store(const Ops& ops, const kv::GroupView& group, const std::vector<std::pair<int, int>>& tokens, int row, int width, ThreadTeam& team) {
         const int cols = case_.kv_heads * width;
         std::vector<float> rows(tokens.size() * static_cast<size_t>(cols));
         for (size_t t = 0; t < tokens.size(); ++t) {
-            make_row(static_cast<uint64_t>(tokens[t].first), static_cast<uint64_t>(tokens[t].second), static_cast<uint64_t>(row), cols, 0,
-                     rows.data() + t * static_cast<size_t>(cols));
+            float* out = rows.data() + t * static_cast<size_t>(cols);
+            make_row(static_cast<uint64_t>(tokens[t].first), static_cast<uint64_t>(tokens[t].second), static_cast<uint64_t>(row), cols, 0, out);
+            spoil(row, tokens[t].second, out);
         }
         ops.store_rows({rows.data(), static_cast<int64_t>(tokens.size()), cols, cols}, group.rows[static_cast<size_t>(row)], kPlane,
                        group.write_cells.data(), team);
@@ -157,6 +164,7 @@ class AttendCache {
         for (size_t t = 0; t < tokens.size(); ++t) {
             make_row(static_cast<uint64_t>(tokens[t].first), static_cast<uint64_t>(tokens[t].second), 2, q_cols,
                      case_.exact_queries ? case_.k_width : 0, q.data() + t * static_cast<size_t>(q_cols));
+            spoil(2, tokens[t].second, q.data() + t * static_cast<size_t>(q_cols));
         }
         std::vector<float> sinks;
         for (int h = 0; h < case_.heads; ++h) sinks.push_back(0.5F * static_cast<float>(h) - 1.0F);
