@@ -17,7 +17,7 @@ struct Layer {
     static constexpr int kVocabulary = 50;
 
     Linear matrix(int rows, int cols) {
-        weights.push_back(random_floats(static_cast<size_t>(rows * cols), static_cast<uint32_t>(weights.size())));
+        weights.push_back(random_floats(static_cast<size_t>(rows) * static_cast<size_t>(cols), static_cast<uint32_t>(weights.size())));
         return {{DType::F32, rows, cols, reinterpret_cast<const std::byte*>(weights.back().data())}, nullptr};
     }
 

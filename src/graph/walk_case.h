@@ -113,7 +113,7 @@ inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
 
 // Walks node by node on one thread, and expects the same bits of stages on one, two and three threads. Returns them.
 inline std::vector<float> expect_stages_change_nothing(const Graph& graph, int64_t vocabulary) {
-    const std::vector<float> plain = walk_alone(node_by_node(graph), ops::cpu(), vocabulary, 1);
+    std::vector<float> plain = walk_alone(node_by_node(graph), ops::cpu(), vocabulary, 1);
     EXPECT_TRUE(std::all_of(plain.begin(), plain.end(), [](float x) { return std::isfinite(x); }));
     for (const int threads : {1, 2, 3}) {
         EXPECT_TRUE(same_bits(walk_alone(graph, ops::cpu(), vocabulary, threads), plain)) << threads << " threads";

@@ -10,7 +10,6 @@ namespace cellar::model {
 namespace {
 
 using graph::Graph;
-using graph::Op;
 
 constexpr int64_t kVocabulary = 40;
 constexpr int64_t kWidth = 256;
