@@ -301,6 +301,29 @@ TEST(Activations, that_are_not_finite_make_results_that_are_not) {
     }
 }
 
+// Some of them have nothing to do.
+TEST(Matmul, takes_more_products_than_it_works_through_as_one) {
+    ThreadTeam team(2);
+    const Product plain(DType::F32, 70, 64, 3, 61);
+    const Product quantized(DType::Q8_0, 70, 64, 3, 67);
+    for (const size_t products : {kJoinedProducts, kJoinedProducts + 1, 2 * kJoinedProducts + 7}) {
+        std::vector<std::vector<float>> results(products);
+        std::vector<MatmulArgs> joined;
+        const auto args = [&](size_t i, std::vector<float>& y) {
+            MatmulArgs a = (i % 3 == 0 ? plain : quantized).args(y, 3);
+            a.count = i % 10 == 9 ? 0 : 1 + static_cast<int64_t>(i % 3);
+            return a;
+        };
+        for (size_t i = 0; i < products; ++i) joined.push_back(args(i, results[i]));
+        cpu_impl::matmul(joined, team);
+        for (size_t i = 0; i < products; ++i) {
+            std::vector<float> alone;
+            cpu_impl::matmul(args(i, alone), team);
+            ASSERT_TRUE(same_bits(results[i].data(), alone.data(), 3 * 70)) << i << " of " << products;
+        }
+    }
+}
+
 TEST(Matmul, exact_activations_meet_bf16_weights_unrounded) {
     ThreadTeam team(2);
     for (const int64_t cols : widths(DType::BF16)) {
