@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "ops/cpu/attend_fold_inl.h"
 #include "ops/cpu/attend_packed_inl.h"
@@ -103,7 +102,7 @@ class Folder {
 
     // Rows of the positions that are seen; the others repeat one of these, so that nothing else is ever read.
     void find_rows(Tile& tile) const {
-        TileLanes& lanes = tile.lanes;
+        const TileLanes& lanes = tile.lanes;
         if (lanes.neighbours) {
             const std::byte* k = k_base_ + static_cast<size_t>(lanes.cells[0]) * shape_.k.row_bytes;
             const std::byte* v = v_base_ + static_cast<size_t>(lanes.cells[0]) * shape_.v.row_bytes;

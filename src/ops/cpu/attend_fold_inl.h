@@ -176,7 +176,7 @@ HWY_INLINE void add_columns(const CellProduct& x, int row, const float* weights,
         }
     };
     if constexpr (kWide<M> && format != kv::RowFormat::Q8_0) step(std::integral_constant<int, 4>());
-    if constexpr (kColumnVectors < M >> 1) step(std::integral_constant<int, 2>());
+    if constexpr (kColumnVectors<M> == 2) step(std::integral_constant<int, 2>());
     step(std::integral_constant<int, 1>());
 }
 

@@ -53,7 +53,7 @@ AttendSpace cut_space(Cutter& cutter, size_t rows, size_t chunks, size_t v_padde
     s.value_scales = cutter.take<float>((v_padded + kTile - 1) / kTile * kTile);
     s.scores = cutter.take<float>(rows * kTile);
     s.other_scores = cutter.take<float>(rows * kTile);
-    s.corrections = cutter.take<float>(rows + 16);
+    s.corrections = cutter.take<float>(rows);
     s.lane_sums = cutter.take<float>(rows * 16);
     s.state = cut_state(cutter, rows, v_padded);
     return s;

@@ -69,13 +69,13 @@ struct AttendSpace {
     int32_t* query_starts;  // [chunks * 2, rows]: -128 times the sum of a block's bytes
     float* query_row;       // [chunks * kChunk]
     float* turn_table;      // [chunks * kChunk]
-    float* keys;            // [kChunk, kTile]; of packed keys pairs or quadruples of elements
+    float* keys;            // [kChunk, kTile]; of packed keys one block as pairs of words, where the target multiplies these
     uint16_t* key_halves;   // [kChunk, kTile]
     float* values;          // [kTile, v_padded]
     float* value_scales;    // [blocks of 32 in v_padded, kTile]
     float* scores;          // [rows, kTile]
-    float* other_scores;    // [rows, kTile]
-    float* corrections;     // [rows + 16]
+    float* other_scores;    // [rows, kTile]: those of another turn, then weights times scales of packed values
+    float* corrections;     // [rows]
     float* lane_sums;       // [rows, 16]
     AttendState state;
 };
