@@ -1,5 +1,5 @@
 // Products with quantized weights, in file layout or packed. Groups of rows are rewritten as panels, a chunk of columns at a time, on
-// the stack; every panel then serves up to kTokenBlock tokens. Both layouts give the same panels, and so the same bits.
+// the stack; every panel then serves all tokens of the piece, kTokens at a time. Both layouts give the same panels, and so the same bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/quantized_matmul.cc"
 #include "ops/cpu/targets.h"
