@@ -139,7 +139,7 @@ inline double most_operations([[maybe_unused]] std::string_view target, [[maybe_
     if (plain) return operations_of(floats_avx2, team);
     const ops::cpu_impl::PanelFormat format = ops::cpu_impl::panel_format(type);
     if (format.wide) return std::max(operations_of(signed_bytes_avx2<false>, team), operations_of(signed_bytes_avx2<true>, team));
-    const int sums = std::min(format.sub / 4, 32767 / (2 * 127 * format.most));
+    const int sums = std::min(format.sub / 4, ops::cpu_impl::pair_sums(format));
     return operations_of(sums >= 8 ? bytes_avx2<8> : sums >= 4 ? bytes_avx2<4> : bytes_avx2<2>, team);
 #else
     return 0.0;

@@ -59,4 +59,9 @@ constexpr PanelFormat panel_format(DType type) {
     }
 }
 
+// How many products of two pairs 16 bits hold the sum of: activations are at most 127.
+constexpr int pair_sums(const PanelFormat& format) {
+    return format.wide ? 1 : 32767 / (2 * 127 * format.most);
+}
+
 }  // namespace cellar::ops::cpu_impl

@@ -222,6 +222,7 @@ HWY_INLINE VI dot4(VI sum, Quants w, const int8_t* x) {
 // Adds the products of a sub-block of 32 columns, as words, to the tokens' sums.
 template <DType type, int tokens>
 HWY_INLINE void multiply_sub(const uint8_t (*q)[kLanes * 4], const int16_t (*x)[kChunk], VI* dot) {
+    static_assert(panel_format(type).sub == 32);
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {
         const __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(q[i]));
@@ -243,16 +244,12 @@ HWY_INLINE VI dot4(VI sum, Quants w, const int8_t* x) {
     return add_pairs_to(sum, pair_products<wide>(w, x));
 }
 
-// How many products of two pairs 16 bits hold the sum of: activations are at most 127.
-template <DType type>
-constexpr int kPairSums = panel_format(type).wide ? 1 : 32767 / (2 * 127 * panel_format(type).most);
-
 // Adds the products of a sub-block to the tokens' sums. As many as 16 bits hold are added up in them: that saves a third of the work.
 template <DType type, int tokens>
 HWY_INLINE void multiply_sub(const uint8_t (*q)[kLanes * 4], const int8_t (*x)[kChunk], VI* dot) {
     constexpr PanelFormat format = panel_format(type);
     constexpr int kColumns = format.sub / 4;
-    constexpr int kEach = kPairSums<type> < kColumns ? kPairSums<type> : kColumns;
+    constexpr int kEach = pair_sums(format) < kColumns ? pair_sums(format) : kColumns;
 #pragma GCC unroll 8
     for (int first = 0; first < kColumns; first += kEach) {
         Pairs pairs[tokens];
