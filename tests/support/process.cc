@@ -7,6 +7,7 @@
 #include <pty.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -84,6 +85,17 @@ bool read_terminal(int terminal, std::string& to) {
     return n > 0;
 }
 
+// Waits until the line editor has taken the terminal over, which it does a moment behind its prompt. Until then the terminal itself shows
+// what is typed, and throws it away at Ctrl-C.
+void wait_for_editor(int terminal) {
+    for (int i = 0; i < 60000; ++i) {
+        termios state{};
+        if (tcgetattr(terminal, &state) != 0 || (state.c_lflag & ICANON) == 0) return;
+        usleep(1000);
+    }
+    ADD_FAILURE() << "nobody reads at the prompt";
+}
+
 // Types, and returns all that was shown.
 std::string sit_at(int terminal, const std::vector<Typed>& typed) {
     std::string shown;
@@ -96,6 +108,7 @@ std::string sit_at(int terminal, const std::vector<Typed>& typed) {
             return shown;
         }
         seen = at + next.after.size();
+        if (next.after == "> " || next.after == ". ") wait_for_editor(terminal);
         CHECK_EQ(write(terminal, next.text.data(), next.text.size()), static_cast<ssize_t>(next.text.size()));
     }
     while (read_terminal(terminal, shown)) {
