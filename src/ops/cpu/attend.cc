@@ -40,7 +40,7 @@ class Folder {
         std::fill_n(state.out, rows_ * shape_.v_padded, 0.0F);
         std::fill_n(state.most, rows_, kNoScore);
         std::fill_n(space_.lane_sums, rows_ * 16, 0.0F);
-        LaneFinder finder(block_.seq->runs);
+        LaneFinder finder(block_.seq->runs, segment * kSegment);
         Tile tiles[2];
         int current = 0;
         const int32_t end = segment * kSegment + kSegment;

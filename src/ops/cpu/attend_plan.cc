@@ -144,6 +144,12 @@ AttendState AttendLayout::slot(std::byte* scratch, int64_t i) const {
     return cut_state(cutter, static_cast<size_t>(rows), static_cast<size_t>(v_padded));
 }
 
+// Every segment has a finder of its own: each walking to its runs from the first one would cost the square of a long context in pieces.
+LaneFinder::LaneFinder(std::span<const kv::Run> runs, int32_t from)
+    : runs_(runs),
+      first_(static_cast<size_t>(std::partition_point(runs.begin(), runs.end(), [&](const kv::Run& run) { return run.end() <= from; }) -
+                                 runs.begin())) {}
+
 void LaneFinder::find(int32_t start, TileLanes& lanes) {
     lanes.present = 0;
     lanes.one_turn = true;

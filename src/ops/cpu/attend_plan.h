@@ -112,13 +112,14 @@ struct TileLanes {
 // Walks the tiles of a sequence upwards.
 class LaneFinder {
   public:
-    explicit LaneFinder(std::span<const kv::Run> runs) : runs_(runs) {}
+    // `from`: no tile before it is asked for.
+    LaneFinder(std::span<const kv::Run> runs, int32_t from);
     // Requires: starts do not fall from call to call.
     void find(int32_t start, TileLanes& lanes);
 
   private:
     std::span<const kv::Run> runs_;
-    size_t first_ = 0;  // runs before it end at or before the last start
+    size_t first_;  // runs before it end at or before the last start
 };
 
 // The kernels of the target in force. `totals` as AttendLayout::totals.
