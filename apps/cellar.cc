@@ -75,17 +75,17 @@ struct CommandLine {
         c->add_flag("--keys", inspect.keys, "all metadata");
         c->add_flag("--tensors", inspect.tensors, "all tensors");
         c->add_flag("--json", inspect.json, "as JSON");
-        c->add_option("--sessions", inspect.sessions, "how many sequences of --ctx tokens the memory is for (default 1)");
+        add_whole_number(c, "--sessions", inspect.sessions, "how many sequences of --ctx tokens the memory is for (default 1)");
         add_engine_flags(c, inspect.engine);
         return c;
     }
     CLI::App* define_bench(CLI::App& app) {
         CLI::App* c = app.add_subcommand("bench", "tokens per second, beside what the memory gives");
         c->add_option("model", bench.model, kModelHelp)->required();
-        c->add_option("--prompt", bench.prompt, "tokens of the prompt (default 512)");
-        c->add_option("--gen", bench.gen, "tokens to write (default 64)");
-        c->add_option("--depth", bench.depth, "tokens of context before both (default 0)");
-        c->add_option("--reps", bench.reps, "runs; the median counts (default 3)");
+        add_whole_number(c, "--prompt", bench.prompt, "tokens of the prompt (default 512)");
+        add_whole_number(c, "--gen", bench.gen, "tokens to write (default 64)");
+        add_whole_number(c, "--depth", bench.depth, "tokens of context before both (default 0)");
+        add_whole_number(c, "--reps", bench.reps, "runs; the median counts (default 3)");
         c->add_flag("--json", bench.json, "as one line of JSON");
         c->add_flag("--profile", bench.profile, "where the time goes: a table of every operation, for the prompt and for writing");
         add_engine_flags(c, bench.engine);
@@ -95,7 +95,7 @@ struct CommandLine {
         CLI::App* c = app.add_subcommand("perplexity", "how well a model predicts a text, and what the cache format costs");
         c->add_option("model", perplexity.model, kModelHelp)->required();
         c->add_option("-f,--file", perplexity.file, "the text; - is stdin")->required();
-        c->add_option("--window", perplexity.window, "tokens that are read together (default 512)");
+        add_whole_number(c, "--window", perplexity.window, "tokens that are read together (default 512)");
         c->add_flag("--json", perplexity.json, "as one line of JSON");
         add_engine_flags(c, perplexity.engine);
         return c;
@@ -105,7 +105,7 @@ struct CommandLine {
         c->add_option("model", logits.model, kModelHelp)->required();
         c->add_option("--tokens", logits.tokens, "a file with token ids, separated by commas or spaces; - is stdin")->required();
         c->add_option("--out", logits.out, "where the floats go: [positions][vocabulary], little endian")->required();
-        c->add_option("--last", logits.last, "only the last N positions");
+        add_whole_number(c, "--last", logits.last, "only the last N positions");
         c->add_flag("--reference", logits.engine.reference_kernels, "slow, obvious arithmetic");
         add_engine_flags(c, logits.engine);
         return c;
@@ -209,7 +209,7 @@ int run_main(int argc, char** argv) {
     if (!arguments.empty() && !arguments[0].starts_with('-') && command == nullptr)
         return usage_error(fmt::format("there is no command '{}'; known are {}", arguments[0], fmt::join(names, ", ")));
     if (command != nullptr) {
-        auto taken = with_empty_values(*command, std::move(arguments));
+        auto taken = settle_equals(*command, std::move(arguments));
         if (!taken) return usage_error(taken.error().message);
         arguments = *std::move(taken);
     }

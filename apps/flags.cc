@@ -2,6 +2,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <limits>
+
 namespace cellar::apps {
 
 void add_engine_flags(CLI::App* app, EngineSettings& s) {
@@ -37,6 +40,18 @@ void SamplingFlags::add_to(CLI::App* app) {
     add(app, "--seed", "seed", "the same seed gives the same text (default: another each time)");
 }
 
+template <class Int>
+void add_whole_number(CLI::App* app, const std::string& flag, Int& value, const std::string& help) {
+    const auto take = [flag, &value](const std::string& text) {
+        const auto parsed = parse_integer(text, flag, std::numeric_limits<Int>::min(), std::numeric_limits<Int>::max());
+        if (!parsed) throw CLI::ParseError(parsed.error().message, kExitUsage);
+        value = static_cast<Int>(*parsed);
+    };
+    app->add_option_function<std::string>(flag, take, help);
+}
+template void add_whole_number(CLI::App*, const std::string&, int&, const std::string&);
+template void add_whole_number(CLI::App*, const std::string&, int64_t&, const std::string&);
+
 Result<void> SamplingFlags::apply(SamplingSettings& settings) const {
     for (const auto& [name, value] : given_) CELLAR_TRY_VOID(set_sampling(settings, name, value));
     settings.flags_given = !given_.empty();
@@ -54,7 +69,7 @@ void add_talk_flags(CLI::App* app, TalkArgs& talk, SamplingFlags& sampling, cons
     add_engine_flags(app, talk.engine);
 }
 
-Result<std::vector<std::string>> with_empty_values(const CLI::App& command, std::vector<std::string> arguments) {
+Result<std::vector<std::string>> settle_equals(const CLI::App& command, std::vector<std::string> arguments) {
     std::vector<std::string> out;
     const auto takes_value = [](const CLI::Option& option) { return option.get_expected_max() > 0; };
     bool is_value = false;
@@ -66,14 +81,23 @@ Result<std::vector<std::string>> with_empty_values(const CLI::App& command, std:
             out.push_back(std::move(argument));
             continue;
         }
-        const bool cut = argument.size() > 3 && argument.starts_with("--") && argument.ends_with('=');
-        if (cut) argument.pop_back();
-        const CLI::Option* option = command.get_option_no_throw(argument);
-        if (cut && option != nullptr && !takes_value(*option)) return fail("{} takes no value, so no '=' either", argument);
-        if (cut && option == nullptr) argument += '=';
+        const size_t equals = std::min(argument.find('='), argument.size());
+        const std::string name = argument.substr(0, equals);
+        const CLI::Option* option = command.get_option_no_throw(name);
+        const bool has_equals = equals < argument.size();
+        if (has_equals && option != nullptr) {
+            if (!takes_value(*option)) return fail("{} takes no value, so no '=' either", name);
+            const std::string value = argument.substr(equals + 1);
+            if (!name.starts_with("--"))
+                return fail("{}: behind a flag of one letter the value is an argument of its own: {} {}", argument, name, value);
+            if (value.empty()) {
+                out.push_back(name);
+                out.emplace_back();
+                continue;
+            }
+        }
         out.push_back(std::move(argument));
-        if (cut && option != nullptr) out.emplace_back();
-        is_value = !cut && option != nullptr && takes_value(*option);
+        is_value = !has_equals && option != nullptr && takes_value(*option);
     }
     return out;
 }

@@ -30,8 +30,12 @@ class SamplingFlags {
 // The model and all that decides what it answers, and how the answer is shown.
 void add_talk_flags(CLI::App* app, TalkArgs& talk, SamplingFlags& sampling, const char* overflow_help);
 
+// A flag for an int or an int64_t.
+template <class Int>
+void add_whole_number(CLI::App* app, const std::string& flag, Int& value, const std::string& help);
+
 // What stands behind the name of a command, with "--flag=" taken apart into the flag and its empty value: CLI11 takes the next argument for the
-// value otherwise. Refuses it where the flag takes no value.
-Result<std::vector<std::string>> with_empty_values(const CLI::App& command, std::vector<std::string> arguments);
+// value otherwise. Refuses '=' behind a flag that takes no value, and behind one of one letter, whose value it would belong to.
+Result<std::vector<std::string>> settle_equals(const CLI::App& command, std::vector<std::string> arguments);
 
 }  // namespace cellar::apps

@@ -77,7 +77,7 @@ TEST(SamplingFlags, AWrongValueIsNamed) {
     EXPECT_NE(applied.error().message.find("temperature is 'hot'"), std::string::npos) << applied.error().message;
 }
 
-TEST(EmptyValues, BelongToTheirFlag) {
+TEST(Equals, BelongToTheirFlag) {
     TalkArgs talk;
     SamplingFlags sampling;
     std::string prompt;
@@ -86,21 +86,47 @@ TEST(EmptyValues, BelongToTheirFlag) {
     app.add_option("-p,--prompt", prompt);
     using Arguments = std::vector<std::string>;
     const auto expect = [&](const Arguments& given, const Arguments& expected) {
-        const auto taken = with_empty_values(app, given);
+        const auto taken = settle_equals(app, given);
         ASSERT_TRUE(taken) << taken.error().message;
         EXPECT_EQ(*taken, expected);
     };
     expect({"m", "--cache-type=", "-p", "x"}, {"m", "--cache-type", "", "-p", "x"});
     expect({"m", "--system=", "--ctx="}, {"m", "--system", "", "--ctx", ""});
-    expect({"m", "--ctx=5", "--ctx", "5", "-p="}, {"m", "--ctx=5", "--ctx", "5", "-p="});
+    expect({"m", "--ctx=5", "--ctx", "5", "--prompt=a="}, {"m", "--ctx=5", "--ctx", "5", "--prompt=a="});
+    expect({"m", "-p", "-p=x", "-q=x"}, {"m", "-p", "-p=x", "-q=x"});
     // What only looks like a flag.
     expect({"m", "-p", "--ctx=", "--ctx="}, {"m", "-p", "--ctx=", "--ctx", ""});
     expect({"m", "--prompt", "--", "--ctx="}, {"m", "--prompt", "--", "--ctx", ""});
     expect({"--no-pack", "--ctx=", "--", "--ctx="}, {"--no-pack", "--ctx", "", "--", "--ctx="});
     expect({"--nonsense=", "="}, {"--nonsense=", "="});
-    const auto refused = with_empty_values(app, {"m", "--verbose="});
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().message, "--verbose takes no value, so no '=' either");
+    const auto expect_refused = [&](const char* given, const char* message) {
+        const auto refused = settle_equals(app, {"m", given});
+        ASSERT_FALSE(refused) << given;
+        EXPECT_EQ(refused.error().message, message);
+    };
+    expect_refused("--verbose=", "--verbose takes no value, so no '=' either");
+    expect_refused("--verbose=false", "--verbose takes no value, so no '=' either");
+    expect_refused("-p=x", "-p=x: behind a flag of one letter the value is an argument of its own: -p x");
+    expect_refused("-n=", "-n=: behind a flag of one letter the value is an argument of its own: -n ");
+}
+
+TEST(WholeNumbers, AreTakenOrNamed) {
+    int value = 0;
+    CLI::App app;
+    add_whole_number(&app, "--sessions", value, "how many");
+    app.parse("--sessions 7");
+    EXPECT_EQ(value, 7);
+    const auto refusal = [&](const std::string& text) -> std::string {
+        try {
+            app.parse("--sessions " + text);
+        } catch (const CLI::ParseError& error) {
+            return error.what();
+        }
+        return "";
+    };
+    EXPECT_EQ(refusal("1.5"), "--sessions is '1.5', which is no whole number");
+    EXPECT_EQ(refusal("4294967296"), "--sessions is 4294967296, but must lie in [-2147483648, 2147483647]");
+    EXPECT_EQ(value, 7);
 }
 
 }  // namespace

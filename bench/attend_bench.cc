@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <random>
 #include <string>
@@ -16,6 +15,7 @@
 
 #include "apps/bandwidth.h"
 #include "base/thread_team.h"
+#include "bench/arguments.h"
 #include "bench/bounds.h"
 #include "ops/ops.h"
 
@@ -177,19 +177,14 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-    std::vector<std::string> args(argv + 1, argv + argc);
-    if (args.size() >= 2 && args[0] == "--cpu-target") {
-        if (!ops::limit_cpu_target(args[1])) {
-            std::fprintf(stderr, "attend_bench: this machine or this build has no target '%s'; it has %s\n", args[1].c_str(),
-                         ops::cpu_targets().c_str());
-            return 2;
-        }
-        args.erase(args.begin(), args.begin() + 2);
-    }
-    const auto number = [&](size_t i, int otherwise) { return i < args.size() ? std::max(1, std::atoi(args[i].c_str())) : otherwise; };
-    const int threads = number(0, usable_cpus());
-    const int positions = number(1, 8192);
-    const int queries = number(2, 1);
+    const kv::RowFormat formats[] = {kv::RowFormat::F16, kv::RowFormat::Q8_0, kv::RowFormat::BF16, kv::RowFormat::F32};
+    std::vector<std::string> known;
+    for (const kv::RowFormat format : formats) known.emplace_back(kv::name(format));
+    bench::Arguments args("attend_bench", argc, argv);
+    const int threads = args.number("THREADS", usable_cpus(), 256);
+    const int positions = args.number("POSITIONS", 8192, 1 << 20);
+    const int queries = args.number("QUERIES", 1, positions);
+    const std::vector<std::string> names = args.names(known);
     ThreadTeam team(threads);
     const double bandwidth = apps::read_bandwidth(threads) * 1e9;
     const double operations = bench::most_operations(ops::cpu_target(), DType::F32, team);
@@ -198,8 +193,8 @@ int main(int argc, char** argv) {
                 queries, bandwidth * 1e-9, operations * 1e-9);
     bool good = true;
     bool right = true;
-    for (const kv::RowFormat format : {kv::RowFormat::F16, kv::RowFormat::Q8_0, kv::RowFormat::BF16, kv::RowFormat::F32}) {
-        if (args.size() > 3 && std::find(args.begin() + 3, args.end(), kv::name(format)) == args.end()) continue;
+    for (const kv::RowFormat format : formats) {
+        if (!bench::wanted(names, kv::name(format))) continue;
         for (const bool scattered : {false, true}) {
             Bench bench(format, positions, queries, scattered, team);
             const Bench::Times t = bench.measure();

@@ -16,6 +16,7 @@
 
 #include "apps/bandwidth.h"
 #include "base/thread_team.h"
+#include "bench/arguments.h"
 #include "bench/bounds.h"
 #include "ops/activation_form.h"
 #include "ops/cpu/matmul.h"
@@ -132,22 +133,16 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-    std::vector<std::string> args(argv + 1, argv + argc);
-    if (args.size() >= 2 && args[0] == "--cpu-target") {
-        if (!ops::limit_cpu_target(args[1])) {
-            std::fprintf(stderr, "matmul_bench: this machine or this build has no target '%s'; it has %s\n", args[1].c_str(),
-                         ops::cpu_targets().c_str());
-            return 2;
-        }
-        args.erase(args.begin(), args.begin() + 2);
-    }
-    const int threads = args.empty() ? usable_cpus() : std::max(1, std::atoi(args[0].c_str()));
+    std::vector<std::string> known;
+    for (const DTypeInfo& type : all_dtypes()) known.emplace_back(type.name);
+    bench::Arguments args("matmul_bench", argc, argv);
+    const int threads = args.number("THREADS", usable_cpus(), 256);
+    const std::vector<std::string> names = args.names(known);
     std::printf("%s\n", std::string(ops::cpu_target()).c_str());
     ThreadTeam team(threads);
     bool good = true;
     for (const DTypeInfo& type : all_dtypes()) {
-        const bool wanted = args.size() < 2 || std::any_of(args.begin() + 1, args.end(), [&](const std::string& name) { return type.name == name; });
-        if (wanted && !Bench(type, team).run()) {
+        if (bench::wanted(names, type.name) && !Bench(type, team).run()) {
             std::printf("%s: more than %.0f times its bound\n", std::string(type.name).c_str(), kMostOfBound);
             good = false;
         }

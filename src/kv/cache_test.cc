@@ -624,6 +624,18 @@ TEST(CacheEstimate, SaysWhatDoesNotFit) {
     EXPECT_FALSE(estimate(spec, limits, std::vector<int64_t>{-1}));
 }
 
+TEST(CacheEstimate, RefusesWhatHasNoAddresses) {
+    CacheSpec spec = model_spec({Keep::all()});
+    spec.groups[0].rows[0].heads = 1 << 10;
+    spec.groups[0].rows[0].width = 1 << 10;
+    const auto wide = estimate(spec, limits_of(600), std::vector<int64_t>{INT32_MAX / 2});
+    ASSERT_TRUE(wide) << wide.error().message;
+    EXPECT_GT(wide->peak_bytes, size_t{1} << 50);
+    const auto wider = estimate(spec, limits_of(600), std::vector<int64_t>(65535, INT32_MAX / 2));
+    ASSERT_FALSE(wider) << wider->peak_bytes;
+    EXPECT_EQ(wider.error().message, "cache: 65535 sequences of up to 1073741823 tokens take more memory than there are addresses");
+}
+
 size_t resident_bytes() {
     long pages = 0;
     std::FILE* file = std::fopen("/proc/self/statm", "r");

@@ -38,10 +38,16 @@ Result<Estimate> estimate(const CacheSpec& spec, const CacheLimits& limits, std:
     estimate.table_bytes = plan.table_bytes();
     estimate.ledger_bytes = estimate.table_bytes;
     estimate.peak_bytes = estimate.table_bytes;
+    bool countable = true;
+    const auto add_bytes = [&](size_t& sum, int64_t blocks, const StoreShape& shape) {
+        size_t bytes = 0;
+        countable = countable && !__builtin_mul_overflow(static_cast<size_t>(blocks), shape.block_bytes(), &bytes) &&
+                    !__builtin_add_overflow(sum, bytes, &sum);
+    };
     const auto add = [&](const StoreShape& shape, const Need& need) {
         estimate.fits = estimate.fits && need.blocks + need.extra <= shape.blocks;
-        estimate.ledger_bytes += static_cast<size_t>(need.blocks) * shape.block_bytes();
-        estimate.peak_bytes += static_cast<size_t>(need.blocks + need.extra) * shape.block_bytes();
+        add_bytes(estimate.ledger_bytes, need.blocks, shape);
+        add_bytes(estimate.peak_bytes, need.blocks + need.extra, shape);
     };
     for (size_t g = 0; g < spec.groups.size(); ++g) {
         const Need need = needed(plan.groups[g], spec.groups[g].keep, lengths, step);
@@ -51,6 +57,8 @@ Result<Estimate> estimate(const CacheSpec& spec, const CacheLimits& limits, std:
     const Need need = needed(plan.log, Keep::all(), lengths, step);
     add(plan.log, need);
     estimate.log_blocks = need.blocks;
+    if (!countable)
+        return fail("cache: {} sequences of up to {} tokens take more memory than there are addresses", lengths.size(), std::ranges::max(lengths));
     estimate.fits = estimate.fits && (limits.budget_bytes == 0 || estimate.peak_bytes <= limits.budget_bytes);
     return estimate;
 }
