@@ -71,13 +71,13 @@ class Folder {
 
     // The first tile of a segment comes from memory while the query is prepared.
     void fetch_tile(const Tile& tile) const {
-        const int k_bytes = fetched_bytes(shape_.k.row_bytes);
-        const int v_bytes = fetched_bytes(shape_.v.row_bytes);
-        for (int lane = 0; lane < kTile; ++lane) {
-            for (int i = 0; i < k_bytes; i += 64) fetch(tile.keys.at[lane] + i);
-        }
-        for (int lane = 0; lane < kTile; ++lane) {
-            for (int i = 0; i < v_bytes; i += 64) fetch(tile.values.at[lane] + i);
+        fetch_rows(tile.keys, shape_.k.row_bytes);
+        fetch_rows(tile.values, shape_.v.row_bytes);
+    }
+    static void fetch_rows(const Rows& rows, size_t row_bytes) {
+        const int bytes = fetched_bytes(row_bytes);
+        for (const std::byte* row : rows.at) {
+            for (int i = 0; i < bytes; i += 64) fetch(row + i);
         }
     }
 
@@ -339,15 +339,14 @@ class Folder {
         }
     }
 
-    // Adds the weighed values of some columns. The chain of additions passes over positions that are not seen: they may hold anything.
+    // Adds the weighed values of some columns.
     void add_values(int count, uint32_t seen, int column, int columns, Product product) const {
-        for (uint64_t left = seen; left != 0;) {
-            product.first = std::countr_zero(left);
-            product.last = product.first + std::countr_one(left >> product.first);
+        for_stretches(seen, [&](int first, int last) HWY_ATTR {
+            product.first = first;
+            product.last = last;
             multiply_all<kTile>(count, columns, product, FloatTile{space_.values + column, shape_.v_padded});
             product.start = Start::Given;
-            left &= ~uint64_t{0} << product.last;
-        }
+        });
     }
 
     const AttendShape& shape_;

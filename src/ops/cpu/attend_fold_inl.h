@@ -108,6 +108,17 @@ HWY_INLINE void for_row_blocks(int rows, const Run& run) {
     }
 }
 
+// Calls run(first, last) for the stretches of positions that are seen. Chains of additions pass over the others: they may hold anything.
+template <class Run>
+HWY_INLINE void for_stretches(uint32_t seen, const Run& run) {
+    for (uint64_t left = seen; left != 0;) {
+        const int first = std::countr_zero(left);
+        const int last = first + std::countr_one(left >> first);
+        run(first, last);
+        left &= ~uint64_t{0} << last;
+    }
+}
+
 // Few rows have few chains of additions, which would wait for each other: they take more columns at a time.
 template <int M>
 constexpr bool kWide = kLanes == 16 && M <= 4;
@@ -151,17 +162,13 @@ struct CellProduct {
     int columns;  // a multiple of 16
 };
 
-// The chain of additions passes over positions that are not seen: they may hold anything.
 template <int M, int C, kv::RowFormat format>
 HWY_INLINE void add_seen(const CellProduct& x, const float* weights, const float* factors, float* c, CellTile<format>& tile) {
     Start start = factors == nullptr ? Start::Given : Start::Scaled;
-    for (uint64_t left = x.seen; left != 0;) {
-        const int first = std::countr_zero(left);
-        const int last = first + std::countr_one(left >> first);
+    for_stretches(x.seen, [&](int first, int last) HWY_ATTR {
         tile = multiply<M, C, kTile>(weights, first, last, start, factors, c, x.c_stride, tile);
         start = Start::Given;
-        left &= ~uint64_t{0} << last;
-    }
+    });
 }
 
 template <int M, kv::RowFormat format>
