@@ -17,7 +17,7 @@ struct Layer {
     static constexpr int kVocabulary = 50;
 
     Linear matrix(int rows, int cols) {
-        weights.push_back(random_floats(static_cast<size_t>(rows) * static_cast<size_t>(cols), static_cast<uint32_t>(weights.size())));
+        weights.push_back(normal_values(static_cast<size_t>(rows) * static_cast<size_t>(cols), static_cast<uint32_t>(weights.size())));
         return {{DType::F32, rows, cols, reinterpret_cast<const std::byte*>(weights.back().data())}, nullptr};
     }
 
@@ -56,7 +56,7 @@ struct Layer {
     }
 
     std::vector<std::vector<float>> weights;
-    std::vector<float> norm_weights = random_floats(kWidth, 77);
+    std::vector<float> norm_weights = normal_values(kWidth, 77);
     NormWeights norm{norm_weights.data(), nullptr, 1e-5F, true};
     std::vector<double> frequencies = [] {
         std::vector<double> out(16);

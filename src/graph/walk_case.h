@@ -6,24 +6,16 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
-#include <random>
 #include <span>
 #include <vector>
 
 #include "base/thread_team.h"
 #include "graph/builder.h"
 #include "graph/walk.h"
+#include "tensor/normal_values_test.h"
 #include "tensor/row_codec.h"
 
 namespace cellar::graph {
-
-inline std::vector<float> random_floats(size_t n, uint32_t seed) {
-    std::mt19937 random(seed);
-    std::normal_distribution<float> normal;
-    std::vector<float> out(n);
-    for (float& x : out) x = normal(random);
-    return out;
-}
 
 // Weights of a test's network; they live as long as this.
 class Weights {
@@ -32,7 +24,7 @@ class Weights {
 
     // Of `count` experts, one behind the other.
     ExpertLinear experts(DType type, int64_t rows, int64_t cols, int64_t count, bool pack = false) {
-        const std::vector<float> values = random_floats(static_cast<size_t>(count * rows * cols), ++seed_);
+        const std::vector<float> values = normal_values(static_cast<size_t>(count * rows * cols), ++seed_);
         const size_t bytes = row_bytes(type, cols);
         std::vector<std::byte>& stored = bytes_.emplace_back(static_cast<size_t>(count * rows) * bytes);
         for (int64_t r = 0; r < count * rows; ++r) encode_row(type, values.data() + r * cols, cols, stored.data() + static_cast<size_t>(r) * bytes);
@@ -41,7 +33,7 @@ class Weights {
     }
 
     const float* vector(int64_t n) {
-        const std::vector<float> values = random_floats(static_cast<size_t>(n), ++seed_);
+        const std::vector<float> values = normal_values(static_cast<size_t>(n), ++seed_);
         std::vector<std::byte>& stored = bytes_.emplace_back(values.size() * sizeof(float));
         std::memcpy(stored.data(), values.data(), stored.size());
         return reinterpret_cast<const float*>(stored.data());

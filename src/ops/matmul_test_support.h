@@ -13,17 +13,10 @@
 #include "ops/activation_form.h"
 #include "ops/cpu/each_target.h"
 #include "ops/cpu/packed.h"
+#include "tensor/normal_values_test.h"
 #include "tensor/row_codec.h"
 
 namespace cellar::ops {
-
-inline std::vector<float> normal_values(size_t n, uint32_t seed) {
-    std::mt19937 random(seed);
-    std::normal_distribution<float> normal;
-    std::vector<float> values(n);
-    for (float& v : values) v = normal(random);
-    return values;
-}
 
 // A product with everything it needs: weights that start at an odd address, and prepared activations.
 struct Product {
